@@ -1,0 +1,134 @@
+//! Owners: add, list, disable, enable. Never deletes one: its rows are history.
+
+use muster_core::Fault;
+use muster_core::clock::Time;
+use muster_core::ids::OwnerId;
+use muster_store::Tx;
+use serde_json::json;
+
+use super::state::{OwnerName, Password};
+use super::{AccountError, password, sql};
+use crate::App;
+use crate::audit::{self, Event, Subject};
+
+/// An account as an administrator sees it.
+#[derive(Debug, Clone)]
+pub struct Owner {
+    /// Its id.
+    pub id: OwnerId,
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Time,
+    /// When it was disabled.
+    pub disabled_at: Option<Time>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: i64,
+    name: String,
+    created_at: i64,
+    disabled_at: Option<i64>,
+}
+
+impl From<Row> for Owner {
+    fn from(row: Row) -> Self {
+        Self { id: OwnerId::new(row.id), name: row.name, created_at: Time::from_micros(row.created_at), disabled_at: row.disabled_at.map(Time::from_micros) }
+    }
+}
+
+/// Makes an account. With `first` only on a server that has none, decided in the same transaction.
+///
+/// # Errors
+/// [`AccountError`]; nothing was stored then.
+pub async fn add(app: &App, name: OwnerName, password: Password, first: bool) -> Result<OwnerId, AccountError> {
+    let hash = password::hash(app, password.secret()).await?;
+    let now = app.clock.now();
+    let id = app
+        .db
+        .system_write("adding an owner", move |tx| {
+            Box::pin(async move {
+                if first && tx.number(&sql::COUNT, ()).await? > 0 {
+                    return Err(AccountError::AlreadySetUp);
+                }
+                let inserted: Option<(i64,)> = tx.optional(&sql::INSERT_OWNER, (name.as_str(), hash.as_str(), now)).await?;
+                inserted.map(|(id,)| OwnerId::new(id)).ok_or(AccountError::NameTaken)
+            })
+        })
+        .await?;
+    note(app, id, "owner.added", now).await?;
+    Ok(id)
+}
+
+async fn note(app: &App, owner: OwnerId, name: &'static str, now: Time) -> Result<(), Fault> {
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move { audit::record(tx, now, Event { name, actor: "administrator".into(), subject: Subject::Owner(owner), data: json!({}) }).await })
+        })
+        .await
+}
+
+/// Every account, oldest first.
+///
+/// # Errors
+/// A fault.
+pub async fn list(app: &App) -> Result<Vec<Owner>, Fault> {
+    let rows: Vec<Row> = app.db.system_read("listing owners", |tx| Box::pin(async move { tx.all(&sql::LIST, ()).await })).await?;
+    Ok(rows.into_iter().map(Owner::from).collect())
+}
+
+/// Whether the server has an owner at all.
+///
+/// # Errors
+/// A fault.
+pub async fn any_owner(app: &App) -> Result<bool, Fault> {
+    app.db.system_read("counting owners", |tx| Box::pin(async move { tx.number(&sql::COUNT, ()).await })).await.map(|count| count > 0)
+}
+
+/// The first account that is enabled: whom the shared hook token acts for.
+///
+/// # Errors
+/// A fault.
+pub async fn first_enabled(app: &App) -> Result<Option<Owner>, Fault> {
+    Ok(list(app).await?.into_iter().find(|owner| owner.disabled_at.is_none()))
+}
+
+/// The account of this name.
+///
+/// # Errors
+/// [`AccountError::NotFound`], or a fault.
+pub async fn find(app: &App, name: &str) -> Result<Owner, AccountError> {
+    list(app).await?.into_iter().find(|owner| owner.name == name).ok_or(AccountError::NotFound)
+}
+
+/// Disables an account: no token, session or sign-in of it works from now on. Nothing of it is deleted.
+///
+/// # Errors
+/// [`AccountError::NotFound`], or a fault.
+pub async fn disable(app: &App, name: &str) -> Result<(), AccountError> {
+    set_disabled(app, name, true).await
+}
+
+/// Enables a disabled account again.
+///
+/// # Errors
+/// [`AccountError::NotFound`], or a fault.
+pub async fn enable(app: &App, name: &str) -> Result<(), AccountError> {
+    set_disabled(app, name, false).await
+}
+
+async fn set_disabled(app: &App, name: &str, disabled: bool) -> Result<(), AccountError> {
+    let owner = find(app, name).await?.id;
+    let now = app.clock.now();
+    let changed = app
+        .db
+        .system_write("disabling or enabling an owner", move |tx: &mut Tx| {
+            Box::pin(async move { if disabled { tx.run(&sql::DISABLE, (owner, now)).await } else { tx.run(&sql::ENABLE, (owner,)).await } })
+        })
+        .await?;
+    if changed > 0 {
+        note(app, owner, if disabled { "owner.disabled" } else { "owner.enabled" }, now).await?;
+    }
+    Ok(())
+}

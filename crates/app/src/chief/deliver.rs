@@ -1,0 +1,219 @@
+//! Handing a message to the chief: one turn at a time, its state committed before it starts. Never holds a transaction while a turn runs.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use muster_core::clock::Time;
+use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId, TurnId};
+use muster_core::fence::Nonce;
+use muster_core::secret::TokenKind;
+use muster_core::{Fault, Secret, TokenHash};
+use muster_runtime::{Outcome, Turn};
+use muster_store::Topic;
+
+use super::ops::{self, Chief};
+use super::{sql, turn};
+use crate::App;
+use crate::messages::{self, Settled};
+
+/// How a delivery ended. `Pending` is the texts' word for "nothing was sent": the message is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// The chief's turn completed.
+    Delivered,
+    /// It broke off; the chief may have read the message.
+    Unconfirmed,
+    /// There is no chief, it could not be started, or it is busy.
+    Pending,
+    /// Somebody else has the message, or its connector was revoked.
+    NotOurs,
+}
+
+/// A turn that is committed and about to start.
+struct Begun {
+    id: TurnId,
+    attempt: i64,
+    plugin: PluginId,
+    title: String,
+    text: String,
+    token: Secret,
+}
+
+/// Starts the delivery of one message beside the request that stored or retried it.
+pub fn start_delivery(app: &App, owner: OwnerId, message: MessageId) {
+    let work = app.clone();
+    app.tasks.spawn(async move {
+        if let Err(fault) = deliver(&work, owner, message).await {
+            tracing::error!(message.id = message.get(), error = %fault.chain(), "a delivery failed inside muster");
+        }
+    });
+}
+
+/// Hands the owner's queued messages to the chief, oldest first, until one cannot be taken; at most one such run an owner in this process.
+/// Started by every claim, and by nothing else.
+pub fn start_retry_queue(app: &App, owner: OwnerId) {
+    static RUNNING: OnceLock<Mutex<HashMap<(usize, OwnerId), bool>>> = OnceLock::new();
+    let running = RUNNING.get_or_init(Mutex::default);
+    // The key holds the app's identity, since one process may serve several databases in tests.
+    let key = (Arc::as_ptr(&app.settings) as usize, owner);
+    {
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(again) = running.get_mut(&key) {
+            // A claim that comes while a run is ending must not be lost.
+            *again = true;
+            return;
+        }
+        running.insert(key, false);
+    }
+    let work = app.clone();
+    app.tasks.spawn(async move {
+        loop {
+            if let Err(fault) = retry_queue(&work, owner).await {
+                tracing::warn!(owner.id = owner.get(), error = %fault.chain(), "handing queued messages to the chief failed; the next claim tries again");
+            }
+            let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+            match running.get_mut(&key) {
+                Some(again) if *again => *again = false,
+                _ => {
+                    running.remove(&key);
+                    return;
+                }
+            }
+        }
+    });
+}
+
+async fn retry_queue(app: &App, owner: OwnerId) -> Result<(), Fault> {
+    let mut after = MessageId::new(0);
+    let stop = app.tasks.stopping();
+    while let Some(message) = messages::next_queued(app, owner, after).await? {
+        if stop.is_cancelled() || deliver(app, owner, message).await? == Delivery::Pending {
+            return Ok(());
+        }
+        after = message;
+    }
+    Ok(())
+}
+
+/// Hands one message to the owner's chief and waits until the turn has ended.
+///
+/// # Errors
+/// A fault of muster's own; the message's state then says what is known.
+pub async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Result<Delivery, Fault> {
+    let Some(chief) = ops::show(app, owner).await? else { return Ok(Delivery::Pending) };
+    let Some(_seat) = Seat::take(app, chief.id) else { return Ok(Delivery::Pending) };
+    let Some(mut lock) = app.db.locks().try_take("chief", chief.id.get()).await? else { return Ok(Delivery::Pending) };
+    let runtime = match app.chiefs.runtime(app, &chief) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::warn!(chief.id = chief.id.get(), error = %error, "the chief cannot be started");
+            return Ok(Delivery::Pending);
+        }
+    };
+    let Some(begun) = begin(app, owner, &chief, message).await? else { return Ok(Delivery::NotOurs) };
+    let turn = Turn {
+        conversation: format!("muster-{owner}-{}", begun.plugin),
+        title: begun.title.clone(),
+        text: begun.text.clone(),
+        mcp_url: app.settings.mcp_url.clone(),
+        agent_token: begun.token.clone(),
+    };
+    let stop = app.tasks.stopping();
+    // Dropping the turn's future ends the child, so a stop of muster does not leave one behind that still acts.
+    let outcome = tokio::select! {
+        outcome = runtime.turn(turn) => outcome,
+        () = stop.cancelled() => Outcome::BrokenOff { reason: "muster was stopped during this turn".into() },
+    };
+    if !lock.still_held().await {
+        tracing::warn!(chief.id = chief.id.get(), "the connection that held the chief's lock was lost during a turn");
+    }
+    end(app, owner, chief.id, message, begun, outcome).await
+}
+
+/// Commits `delivering`, the turn's record and its token, and settles what an earlier stop left over.
+async fn begin(app: &App, owner: OwnerId, chief: &Chief, message: MessageId) -> Result<Option<Begun>, Fault> {
+    let token = TokenKind::Agent.mint()?;
+    let nonce = Nonce::fresh()?;
+    let (hash, now, chief_id) = (TokenHash::of(token.expose()), app.clock.now(), chief.id);
+    let begun = app
+        .db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                messages::settle_left_over(tx, chief_id, now).await?;
+                tx.run(&sql::TURNS_LEFT_OVER, (chief_id, now)).await?;
+                tx.run(&sql::FORGET_CHIEF_TOKENS, (chief_id,)).await?;
+                // The chief may have been replaced since it was looked up; a replaced chief gets no new turn.
+                if ops::live(tx).await?.is_none_or(|live| live.id != chief_id) {
+                    return Ok::<_, Fault>(None);
+                }
+                let Some(stored) = messages::begin_delivery(tx, message, chief_id, now).await? else { return Ok(None) };
+                let text = turn::compose(&stored, &nonce, now);
+                let plugin = PluginId::new(stored.plugin_id);
+                let id = TurnId::new(tx.number(&sql::INSERT_TURN, (plugin, message, chief_id, stored.attempts, text.as_str(), now)).await?);
+                tx.run(&sql::INSERT_TURN_TOKEN, (&hash, chief_id, id, now)).await?;
+                tx.wake(Topic::Owner(owner));
+                Ok(Some((id, stored.attempts, plugin, stored.plugin_label, text)))
+            })
+        })
+        .await?;
+    Ok(begun.map(|(id, attempt, plugin, title, text)| Begun { id, attempt, plugin, title, text, token }))
+}
+
+/// Commits what is known of the turn, and ends its token.
+async fn end(app: &App, owner: OwnerId, chief: ChiefId, message: MessageId, begun: Begun, outcome: Outcome) -> Result<Delivery, Fault> {
+    let now: Time = app.clock.now();
+    let (settled, word, reply, reason) = match outcome {
+        Outcome::Completed { reply } => (Settled::Delivered, "delivered", Some(reply), None),
+        Outcome::BrokenOff { reason } => (Settled::Unconfirmed, "unconfirmed", None, Some(reason)),
+        Outcome::NotStarted { reason } => (Settled::Queued, "", None, Some(reason)),
+    };
+    if settled == Settled::Queued {
+        tracing::info!(message.id = message.get(), chief.id = chief.get(), "the chief's turn could not be started; the message stays queued");
+    }
+    // Both engines refuse NUL in text, and a chief's words are outside text.
+    let reply = reply.map(|text| text.replace('\0', "\u{fffd}"));
+    let reason = reason.map(|text| text.replace('\0', "\u{fffd}"));
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                messages::settle(tx, message, begun.attempt, chief, settled, now).await?;
+                tx.run(&sql::FORGET_TURN_TOKEN, (begun.id,)).await?;
+                if settled == Settled::Queued {
+                    tx.run(&sql::FORGET_TURN, (begun.id,)).await?;
+                } else {
+                    tx.run(&sql::END_TURN, (begun.id, word, reply, reason, now)).await?;
+                }
+                tx.wake(Topic::Owner(owner));
+                Ok::<_, Fault>(())
+            })
+        })
+        .await?;
+    Ok(match settled {
+        Settled::Delivered => Delivery::Delivered,
+        Settled::Unconfirmed => Delivery::Unconfirmed,
+        Settled::Queued => Delivery::Pending,
+    })
+}
+
+/// The one place at a chief within this process; the lock beside it keeps other processes out.
+struct Seat {
+    key: (usize, ChiefId),
+}
+
+fn seats() -> &'static Mutex<HashSet<(usize, ChiefId)>> {
+    static SEATS: OnceLock<Mutex<HashSet<(usize, ChiefId)>>> = OnceLock::new();
+    SEATS.get_or_init(Mutex::default)
+}
+
+impl Seat {
+    fn take(app: &App, chief: ChiefId) -> Option<Self> {
+        let key = (Arc::as_ptr(&app.settings) as usize, chief);
+        seats().lock().unwrap_or_else(PoisonError::into_inner).insert(key).then_some(Self { key })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        seats().lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}

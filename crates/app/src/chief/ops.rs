@@ -1,0 +1,233 @@
+//! Setting the chief and reading what was said to it. Never runs a turn.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use muster_core::clock::Time;
+use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId, TurnId};
+use muster_core::Fault;
+use muster_runtime::{Kind, Program, Runtime, Settings};
+use muster_store::{Topic, Tx};
+use serde_json::json;
+
+use super::{ChiefError, sql};
+use crate::App;
+use crate::audit::{self, Event, Subject};
+
+/// Who the chief is.
+#[derive(Debug, Clone)]
+pub struct Chief {
+    /// Its id; a new one with each `set`, so that a replaced chief's deliveries stay its own.
+    pub id: ChiefId,
+    /// How turns reach it.
+    pub kind: Kind,
+    /// Its program, one string split as a shell splits words.
+    pub command: String,
+    /// Since when.
+    pub created_at: Time,
+}
+
+/// The runtimes of this process, one a chief, made at its first turn. Cloning shares them.
+#[derive(Clone, Default)]
+pub struct Chiefs(Arc<Mutex<HashMap<ChiefId, Arc<dyn Runtime>>>>);
+
+impl Chiefs {
+    /// The runtime of `chief`, long-lived children included.
+    pub(super) fn runtime(&self, app: &App, chief: &Chief) -> Result<Arc<dyn Runtime>, ChiefError> {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = running.get(&chief.id) {
+            return Ok(runtime.clone());
+        }
+        let program = Program::parse(&chief.command).map_err(ChiefError::Program)?;
+        let mut settings = Settings::new(app.settings.data_dir.join("chiefs").join(chief.id.to_string()));
+        settings.watchdog = app.settings.turn_watchdog;
+        let runtime = muster_runtime::runtime(chief.kind, program, settings);
+        running.insert(chief.id, runtime.clone());
+        Ok(runtime)
+    }
+
+    /// Lets go of these chiefs: a long-lived child ends with its last handle.
+    pub(super) fn forget(&self, chiefs: &[ChiefId]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| !chiefs.contains(id));
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: i64,
+    runtime: String,
+    command: String,
+    created_at: i64,
+}
+
+/// The live chief inside a transaction.
+///
+/// # Errors
+/// A fault.
+pub(super) async fn live(tx: &mut Tx) -> Result<Option<Chief>, Fault> {
+    let row: Option<Row> = tx.optional(&sql::LIVE, ()).await?;
+    row.map(|row| {
+        let kind = row.runtime.parse().map_err(|_| Fault::contradiction("chiefs", row.id, "its runtime is none muster has"))?;
+        Ok(Chief { id: ChiefId::new(row.id), kind, command: row.command, created_at: Time::from_micros(row.created_at) })
+    })
+    .transpose()
+}
+
+/// The owner's chief, if there is one.
+///
+/// # Errors
+/// A fault.
+pub async fn show(app: &App, owner: OwnerId) -> Result<Option<Chief>, Fault> {
+    app.db.read(owner, |tx| Box::pin(async move { live(tx).await })).await
+}
+
+/// Makes `command` the owner's chief in place of any other. Queued messages go to it at the next claim.
+///
+/// # Errors
+/// [`ChiefError::Program`] when the command cannot be split, or a fault.
+pub async fn set(app: &App, owner: OwnerId, kind: Kind, command: &str) -> Result<ChiefId, ChiefError> {
+    Program::parse(command).map_err(ChiefError::Program)?;
+    let (command, now) = (command.to_owned(), app.clock.now());
+    let (old, new) = app
+        .db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let old = end_live(tx, now).await?;
+                let id = ChiefId::new(tx.number(&sql::INSERT, (kind.to_string(), command, now)).await?);
+                let data = json!({"runtime": kind.to_string()});
+                audit::record(tx, now, Event { name: "chief.set", actor: "owner".into(), subject: Subject::Chief(id), data }).await?;
+                tx.wake(Topic::Owner(owner));
+                Ok::<_, ChiefError>((old, id))
+            })
+        })
+        .await?;
+    app.chiefs.forget(old.as_slice());
+    Ok(new)
+}
+
+/// Leaves the owner without a chief: messages wait.
+///
+/// # Errors
+/// [`ChiefError::None`] when there is none, or a fault.
+pub async fn remove(app: &App, owner: OwnerId) -> Result<(), ChiefError> {
+    let now = app.clock.now();
+    let old = app
+        .db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let old = end_live(tx, now).await?.ok_or(ChiefError::None)?;
+                audit::record(tx, now, Event { name: "chief.removed", actor: "owner".into(), subject: Subject::Chief(old), data: json!({}) }).await?;
+                tx.wake(Topic::Owner(owner));
+                Ok::<_, ChiefError>(old)
+            })
+        })
+        .await?;
+    app.chiefs.forget(&[old]);
+    Ok(())
+}
+
+async fn end_live(tx: &mut Tx, now: Time) -> Result<Option<ChiefId>, Fault> {
+    let old: Option<(i64,)> = tx.optional(&sql::REMOVE, (now,)).await?;
+    Ok(old.map(|(id,)| ChiefId::new(id)))
+}
+
+/// One conversation of the chief's: everything that came through one connector.
+#[derive(Debug, Clone)]
+pub struct Conversation {
+    /// The connector.
+    pub plugin: PluginId,
+    /// The conversation's name: the connector's label.
+    pub title: String,
+    /// Whether that connector was revoked.
+    pub revoked: bool,
+    /// How many turns it has.
+    pub turns: i64,
+    /// When the last one began.
+    pub last_at: Option<Time>,
+}
+
+#[derive(sqlx::FromRow)]
+struct ConversationRow {
+    id: i64,
+    label: String,
+    revoked_at: Option<i64>,
+    turns: i64,
+    last_at: Option<i64>,
+}
+
+/// The chief's conversations, one a connector.
+///
+/// # Errors
+/// A fault.
+pub async fn conversations(app: &App, owner: OwnerId) -> Result<Vec<Conversation>, Fault> {
+    let rows: Vec<ConversationRow> = app.db.read(owner, |tx| Box::pin(async move { tx.all(&sql::CONVERSATIONS, ()).await })).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Conversation {
+            plugin: PluginId::new(row.id),
+            title: row.label,
+            revoked: row.revoked_at.is_some(),
+            turns: row.turns,
+            last_at: row.last_at.map(Time::from_micros),
+        })
+        .collect())
+}
+
+/// One turn, as it was sent and answered.
+#[derive(Debug, Clone)]
+pub struct TurnRecord {
+    /// Its id.
+    pub id: TurnId,
+    /// The message it was about.
+    pub message: MessageId,
+    /// Which attempt at that message.
+    pub attempt: i64,
+    /// The whole text the chief was given. Holds outside text.
+    pub text: String,
+    /// What the chief said. Outside text too.
+    pub reply: Option<String>,
+    /// `running`, `delivered` or `unconfirmed`.
+    pub outcome: String,
+    /// Why it broke off.
+    pub reason: Option<String>,
+    /// When it began.
+    pub started_at: Time,
+    /// When it ended.
+    pub ended_at: Option<Time>,
+}
+
+#[derive(sqlx::FromRow)]
+struct TurnRow {
+    id: i64,
+    message_id: i64,
+    attempt: i64,
+    text: String,
+    reply: Option<String>,
+    outcome: String,
+    reason: Option<String>,
+    started_at: i64,
+    ended_at: Option<i64>,
+}
+
+/// A conversation's turns, newest first, those before `before`, `limit` at most.
+///
+/// # Errors
+/// A fault.
+pub async fn turns(app: &App, owner: OwnerId, plugin: PluginId, before: TurnId, limit: i64) -> Result<Vec<TurnRecord>, Fault> {
+    let rows: Vec<TurnRow> =
+        app.db.read(owner, move |tx| Box::pin(async move { tx.all(&sql::TURNS, (plugin, before, limit)).await })).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| TurnRecord {
+            id: TurnId::new(row.id),
+            message: MessageId::new(row.message_id),
+            attempt: row.attempt,
+            text: row.text,
+            reply: row.reply,
+            outcome: row.outcome,
+            reason: row.reason,
+            started_at: Time::from_micros(row.started_at),
+            ended_at: row.ended_at.map(Time::from_micros),
+        })
+        .collect())
+}

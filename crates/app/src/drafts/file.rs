@@ -1,0 +1,98 @@
+//! The chief files a reply draft. Never sends, and never files one that nobody could approve.
+
+use muster_core::clock::Time;
+use muster_core::ids::{ChiefId, DraftId, MessageId, OwnerId, PluginId};
+use muster_core::screen::screen;
+use muster_core::text::ReplyBody;
+use muster_core::Fault;
+use muster_store::Tx;
+use serde_json::json;
+
+use super::state::{LIFETIME, PENDING_CAP};
+use super::{FileRefusal, lapse, sql};
+use crate::App;
+use crate::accounts::AgentCaller;
+use crate::audit::{self, Event, Subject};
+use crate::notices;
+
+/// A draft that now awaits the owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filed {
+    /// Its id.
+    pub id: DraftId,
+    /// How many pending drafts of the same message it took the place of.
+    pub superseded: usize,
+}
+
+#[derive(sqlx::FromRow)]
+struct Message {
+    plugin_id: i64,
+    state: String,
+    chief_id: Option<i64>,
+    no_reply: bool,
+    sender_verified: bool,
+}
+
+/// Files `body` as the reply to `message`, in place of a pending draft of the same message.
+///
+/// # Errors
+/// [`FileRefusal`]; nothing was filed then.
+pub async fn file(app: &App, caller: &AgentCaller, message: MessageId, body: &str) -> Result<Filed, FileRefusal> {
+    if !app.settings.plugins {
+        return Err(FileRefusal::Off);
+    }
+    let chief = caller.chief.ok_or(FileRefusal::NotChief)?;
+    let body = ReplyBody::parse("body", body)?;
+    let body = screened(app, body).await?;
+    let (owner, now) = (caller.owner, app.clock.now());
+    app.db.write(owner, move |tx| Box::pin(async move { store(tx, owner, chief, message, body, now).await })).await
+}
+
+/// Screens off the async threads: the worst reply of 16 KiB against many deny words takes longer than a server may stand still.
+async fn screened(app: &App, body: ReplyBody) -> Result<ReplyBody, FileRefusal> {
+    let settings = app.settings.clone();
+    let (verdict, body) = tokio::task::spawn_blocking(move || (screen(body.as_str(), &settings.deny_words), body))
+        .await
+        .map_err(|e| Fault::other("a reply could not be screened").because(e))?;
+    verdict?;
+    Ok(body)
+}
+
+async fn store(tx: &mut Tx, owner: OwnerId, chief: ChiefId, message: MessageId, body: ReplyBody, now: Time) -> Result<Filed, FileRefusal> {
+    lapse::lapse(tx, owner, now).await?;
+    let still: Option<(i64,)> = tx.optional(&sql::CHIEF, (chief,)).await?;
+    still.ok_or(FileRefusal::NotChief)?;
+    let found: Message = tx.optional(&sql::MESSAGE, (message,)).await?.ok_or(FileRefusal::NoSuchMessage)?;
+    if found.chief_id != Some(chief.get()) || !matches!(found.state.as_str(), "delivering" | "delivered") {
+        return Err(FileRefusal::NoSuchMessage);
+    }
+    if found.no_reply {
+        return Err(FileRefusal::NoReply);
+    }
+    if tx.number(&sql::IN_FLIGHT, (message,)).await? > 0 {
+        return Err(FileRefusal::InFlight);
+    }
+    if tx.number(&sql::PENDING_ELSEWHERE, (chief, message)).await? >= PENDING_CAP {
+        return Err(FileRefusal::TooMany);
+    }
+    let replaced: Vec<(i64,)> = tx.all(&sql::SUPERSEDE_PENDING, (message, now)).await?;
+    let plugin = PluginId::new(found.plugin_id);
+    let inserted = tx.number(&sql::INSERT, (plugin, message, chief, body.as_str(), now, now.plus(LIFETIME))).await;
+    let id = DraftId::new(inserted.map_err(refused_by_guard)?);
+    for (old,) in &replaced {
+        tx.run(&sql::SUPERSEDED_BY, (DraftId::new(*old), id)).await?;
+        notices::clear_draft(tx, owner, DraftId::new(*old), now).await?;
+    }
+    let data = json!({"message": message.get(), "superseded": replaced.len()});
+    audit::record(tx, now, Event { name: "plugin.draft.filed", actor: "chief".into(), subject: Subject::Draft(id), data }).await?;
+    notices::draft_waits(tx, owner, id, !found.sender_verified, now).await?;
+    Ok(Filed { id, superseded: replaced.len() })
+}
+
+/// The database's own guard speaks when the check above is wrong; it says the same.
+fn refused_by_guard(fault: Fault) -> FileRefusal {
+    match fault.constraint() {
+        Some("drafts_no_reply_message") => FileRefusal::NoReply,
+        _ => FileRefusal::Fault(fault),
+    }
+}

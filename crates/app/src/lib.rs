@@ -1,0 +1,91 @@
+//! What muster does, one folder per capability, whoever asks through whatever door. Never knows HTTP, HTML or MCP.
+//!
+//! Slices and what each may call: `audit` and `notices` call nobody; `accounts` and `plugins` call `audit`;
+//! `drafts` calls `accounts`, `audit`, `chief`, `notices`, `plugins`; `chief` calls `audit`, `plugins`, `messages`; `messages` calls `audit`, `plugins`.
+//! A slice calls another's operations and names its types, never its statements or its state rules.
+
+pub mod accounts;
+pub mod audit;
+pub mod background;
+pub mod chief;
+pub mod drafts;
+pub mod messages;
+pub mod notices;
+pub mod plugins;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_core::Clock;
+use muster_core::screen::DenyWords;
+use muster_store::{Db, Sql};
+
+/// What the owner of the server chose, parsed once at the start.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whether connectors and `/plugins` are open (`MUSTER_PLUGINS=1`).
+    pub plugins: bool,
+    /// How old a sign-in may be for an approval (`MUSTER_STEPUP_WINDOW`).
+    pub stepup_window: Duration,
+    /// The deployment's own names that no reply may hold (`MUSTER_FLOW_AGENT_DENY_WORDS`).
+    pub deny_words: DenyWords,
+    /// Where the chief's agent token is good for: the address of the `/mcp` door.
+    pub mcp_url: String,
+    /// The data folder: working folders of chiefs and lock files lie below it.
+    pub data_dir: PathBuf,
+    /// How long a chief's turn may take before it is ended as broken off (`MUSTER_CHIEF_WATCHDOG`).
+    pub turn_watchdog: Duration,
+    /// Where passkeys belong: the public origin, such as `https://muster.example` (WebAuthn's relying party).
+    pub public_url: String,
+}
+
+/// Everything the doors share. Cloning shares it.
+#[derive(Clone)]
+pub struct App {
+    /// The database.
+    pub db: Db,
+    /// The clock.
+    pub clock: Clock,
+    /// The owner's choices.
+    pub settings: Arc<Settings>,
+    /// Passkeys, when the public address allows them.
+    pub passkeys: Option<Arc<accounts::Passkeys>>,
+    pub(crate) chiefs: chief::Chiefs,
+    pub(crate) known_plugins: plugins::Known,
+    pub(crate) password_gate: Arc<tokio::sync::Semaphore>,
+    /// Work that outlives a request: deliveries and sweeps.
+    pub tasks: background::Tasks,
+}
+
+impl App {
+    /// An app on an open database.
+    pub fn new(db: Db, clock: Clock, settings: Settings) -> Self {
+        let passkeys = accounts::Passkeys::of(&settings.public_url).map(Arc::new);
+        let tasks = background::Tasks::default();
+        Self {
+            db,
+            clock,
+            passkeys,
+            chiefs: chief::Chiefs::default(),
+            known_plugins: plugins::Known::default(),
+            // Argon2id takes 19 MiB a time; two at once keep a burst of sign-ins from taking the machine.
+            password_gate: Arc::new(tokio::sync::Semaphore::new(2)),
+            settings: Arc::new(settings),
+            tasks,
+        }
+    }
+}
+
+/// Every statement muster runs on its own database, by slice: what the catalogue and leak tests walk.
+pub fn statements() -> Vec<(&'static str, &'static [&'static Sql])> {
+    vec![
+        ("accounts", accounts::STATEMENTS),
+        ("audit", audit::STATEMENTS),
+        ("notices", notices::STATEMENTS),
+        ("plugins", plugins::STATEMENTS),
+        ("messages", messages::STATEMENTS),
+        ("chief", chief::STATEMENTS),
+        ("drafts", drafts::STATEMENTS),
+    ]
+}

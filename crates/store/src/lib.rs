@@ -1,0 +1,20 @@
+//! How muster talks to its own database: two engines behind one API, transactions, migrations and wake-ups. Never knows what a row means.
+
+mod connect;
+mod lane;
+mod lock;
+mod migrate;
+mod sql;
+mod tx;
+mod value;
+mod wake;
+
+pub use connect::{Db, Engine, OpenError, Options};
+pub use lock::{HeldLock, Locks};
+pub use sql::{Sql, Scope, owned, owned_pair, system, system_pair};
+pub use tx::{Row, Tx};
+pub use value::{Args, Bind, Value};
+pub use wake::{Topic, Wakeups};
+
+/// A future that a job returns; boxed so that one signature serves both engines.
+pub type JobFuture<'t, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 't>>;

@@ -1,0 +1,89 @@
+//! Locks between processes that die with their holder: a file lock beside a SQLite database, an advisory lock on Postgres. Never a row, which would outlive a crash.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use muster_core::{Fault, FaultKind};
+use sqlx::{Connection as _, PgConnection};
+
+use crate::connect::Inner;
+use crate::tx::kind;
+
+/// Takes named locks for this database.
+#[derive(Clone)]
+pub struct Locks {
+    pub(crate) place: Place,
+}
+
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// Lock files in this folder.
+    Folder(PathBuf),
+    /// Advisory locks of this database, each on a connection of its own.
+    Postgres(sqlx::postgres::PgConnectOptions),
+}
+
+/// A lock that is held; dropping it gives it back.
+pub struct HeldLock {
+    held: Held,
+}
+
+enum Held {
+    File { _file: File },
+    Postgres { conn: PgConnection },
+}
+
+impl Locks {
+    pub(crate) fn of(inner: &Inner) -> Self {
+        Self { place: inner.place.clone() }
+    }
+
+    /// Takes the lock `class`/`id` when nobody holds it, in this process or another; `None` when somebody does.
+    ///
+    /// # Errors
+    /// A fault when the folder cannot be written or the database does not answer.
+    pub async fn try_take(&self, class: &'static str, id: i64) -> Result<Option<HeldLock>, Fault> {
+        match &self.place {
+            Place::Folder(folder) => take_file(folder, class, id),
+            Place::Postgres(options) => take_advisory(options, class, id).await,
+        }
+    }
+}
+
+fn take_file(folder: &std::path::Path, class: &'static str, id: i64) -> Result<Option<HeldLock>, Fault> {
+    let failed = |e: std::io::Error| {
+        let kind = match e.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => FaultKind::StorageFull,
+            std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => FaultKind::ReadOnly,
+            _ => FaultKind::Other,
+        };
+        Fault::new(kind, format!("the lock {class}-{id} could not be taken")).because(e)
+    };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let file = File::options().create(true).truncate(false).write(true).open(folder.join(format!("{class}-{id}.lock"))).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(HeldLock { held: Held::File { _file: file } })),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+        Err(std::fs::TryLockError::Error(e)) => Err(failed(e)),
+    }
+}
+
+async fn take_advisory(options: &sqlx::postgres::PgConnectOptions, class: &'static str, id: i64) -> Result<Option<HeldLock>, Fault> {
+    let failed = |e: sqlx::Error| Fault::new(kind(&e), format!("the lock {class}-{id} could not be taken")).because(e);
+    let mut conn = PgConnection::connect_with(options).await.map_err(failed)?;
+    // The class is part of the key, so that chief 3 and owner 3 are two locks. A signed 64-bit key: 8 bits of class, 56 of id.
+    let class_bits = class.bytes().fold(7_i64, |sum, byte| (sum * 31 + i64::from(byte)) & 0xff);
+    let (taken,): (bool,) =
+        sqlx::query_as("SELECT pg_try_advisory_lock($1)").bind((class_bits << 55) ^ id).fetch_one(&mut conn).await.map_err(failed)?;
+    if taken { Ok(Some(HeldLock { held: Held::Postgres { conn } })) } else { Ok(None) }
+}
+
+impl HeldLock {
+    /// Whether the lock is still ours: a connection to Postgres that broke has given it back.
+    pub async fn still_held(&mut self) -> bool {
+        match &mut self.held {
+            Held::File { .. } => true,
+            Held::Postgres { conn } => conn.ping().await.is_ok(),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A transaction that hides the engine: binds the owner, runs constant statements, collects wake-ups. Never lives across a call to the outside.
+
+use std::time::Duration;
+
+use muster_core::ids::OwnerId;
+use muster_core::{Fault, FaultKind};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Arguments as _, FromRow, Postgres, Sqlite, SqliteConnection};
+
+use crate::sql::{Scope, Sql};
+use crate::value::{Args, Value};
+use crate::wake::Topic;
+
+/// A row type that both engines can fill: derive `sqlx::FromRow` with portable fields (i64, String, bool, Vec<u8>, and options of them).
+pub trait Row: Send + Unpin + for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> {}
+impl<T> Row for T where T: Send + Unpin + for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> {}
+
+pub(crate) enum Conn {
+    /// The one writing connection of the lane, which begins and ends transactions itself.
+    Lane(SqliteConnection),
+    /// A reader's snapshot.
+    SqliteRead(sqlx::Transaction<'static, Sqlite>),
+    /// Any transaction on Postgres.
+    Postgres(sqlx::Transaction<'static, Postgres>),
+}
+
+/// An open transaction of one owner, or of the system for a named reason.
+pub struct Tx {
+    pub(crate) conn: Conn,
+    pub(crate) owner: Option<OwnerId>,
+    pub(crate) wakes: Vec<Topic>,
+}
+
+impl Tx {
+    /// The owner whose rows this transaction may touch; `None` in a system transaction.
+    pub fn owner(&self) -> Option<OwnerId> {
+        self.owner
+    }
+
+    /// Wakes whoever waits for `topic`, once and only if this transaction commits.
+    pub fn wake(&mut self, topic: Topic) {
+        if !self.wakes.contains(&topic) {
+            self.wakes.push(topic);
+        }
+    }
+
+    /// Runs a statement and answers how many rows it changed.
+    ///
+    /// # Errors
+    /// A fault; a constraint that refused is named in it.
+    pub async fn run(&mut self, sql: &'static Sql, args: impl Args) -> Result<u64, Fault> {
+        let values = self.arguments(sql, args)?;
+        match &mut self.conn {
+            Conn::Lane(c) => {
+                sqlx::query_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).execute(c).await.map(|done| done.rows_affected()).map_err(|e| fault(sql, e))
+            }
+            Conn::SqliteRead(t) => {
+                sqlx::query_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).execute(&mut **t).await.map(|done| done.rows_affected()).map_err(|e| fault(sql, e))
+            }
+            Conn::Postgres(t) => {
+                sqlx::query_with(sql.postgres, pg_arguments(values).map_err(|e| unbound(sql, e))?).execute(&mut **t).await.map(|done| done.rows_affected()).map_err(|e| fault(sql, e))
+            }
+        }
+    }
+
+    /// All rows of a statement.
+    ///
+    /// # Errors
+    /// A fault.
+    pub async fn all<R: Row>(&mut self, sql: &'static Sql, args: impl Args) -> Result<Vec<R>, Fault> {
+        let values = self.arguments(sql, args)?;
+        match &mut self.conn {
+            Conn::Lane(c) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).fetch_all(c).await,
+            Conn::SqliteRead(t) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).fetch_all(&mut **t).await,
+            Conn::Postgres(t) => sqlx::query_as_with(sql.postgres, pg_arguments(values).map_err(|e| unbound(sql, e))?).fetch_all(&mut **t).await,
+        }
+        .map_err(|e| fault(sql, e))
+    }
+
+    /// The first row of a statement, if it has any.
+    ///
+    /// # Errors
+    /// A fault.
+    pub async fn optional<R: Row>(&mut self, sql: &'static Sql, args: impl Args) -> Result<Option<R>, Fault> {
+        let values = self.arguments(sql, args)?;
+        match &mut self.conn {
+            Conn::Lane(c) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).fetch_optional(c).await,
+            Conn::SqliteRead(t) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).fetch_optional(&mut **t).await,
+            Conn::Postgres(t) => sqlx::query_as_with(sql.postgres, pg_arguments(values).map_err(|e| unbound(sql, e))?).fetch_optional(&mut **t).await,
+        }
+        .map_err(|e| fault(sql, e))
+    }
+
+    /// The row of a statement that always has one (an aggregate, an INSERT with RETURNING).
+    ///
+    /// # Errors
+    /// A fault, also when there is none.
+    pub async fn one<R: Row>(&mut self, sql: &'static Sql, args: impl Args) -> Result<R, Fault> {
+        self.optional(sql, args).await?.ok_or_else(|| Fault::other(format!("statement {} answered no row", sql.name)))
+    }
+
+    /// The single 64-bit integer of a statement that always answers one.
+    ///
+    /// # Errors
+    /// A fault.
+    pub async fn number(&mut self, sql: &'static Sql, args: impl Args) -> Result<i64, Fault> {
+        self.one::<(i64,)>(sql, args).await.map(|(n,)| n)
+    }
+
+    fn arguments(&self, sql: &'static Sql, args: impl Args) -> Result<Vec<Value>, Fault> {
+        match (sql.scope, self.owner) {
+            (Scope::Owner, Some(owner)) => {
+                let rest = args.values();
+                let mut values = Vec::with_capacity(rest.len() + 1);
+                values.push(Value::Int(Some(owner.get())));
+                values.extend(rest);
+                Ok(values)
+            }
+            (Scope::System, None) => Ok(args.values()),
+            (Scope::Owner, None) => Err(Fault::other(format!("statement {} belongs to one owner but ran in a system transaction", sql.name))),
+            (Scope::System, Some(_)) => Err(Fault::other(format!("statement {} crosses owners but ran in an owner's transaction", sql.name))),
+        }
+    }
+}
+
+fn unbound(sql: &'static Sql, error: sqlx::error::BoxDynError) -> Fault {
+    Fault::other(format!("the arguments of statement {} cannot be bound", sql.name)).because(error)
+}
+
+fn sqlite_arguments(values: Vec<Value>) -> Result<SqliteArguments, sqlx::error::BoxDynError> {
+    let mut arguments = SqliteArguments::default();
+    for value in values {
+        match value {
+            Value::Int(v) => arguments.add(v)?,
+            Value::Text(v) => arguments.add(v)?,
+            Value::Bool(v) => arguments.add(v)?,
+            Value::Bytes(v) => arguments.add(v)?,
+        }
+    }
+    Ok(arguments)
+}
+
+fn pg_arguments(values: Vec<Value>) -> Result<PgArguments, sqlx::error::BoxDynError> {
+    let mut arguments = PgArguments::default();
+    for value in values {
+        match value {
+            Value::Int(v) => arguments.add(v)?,
+            Value::Text(v) => arguments.add(v)?,
+            Value::Bool(v) => arguments.add(v)?,
+            Value::Bytes(v) => arguments.add(v)?,
+        }
+    }
+    Ok(arguments)
+}
+
+fn fault(sql: &'static Sql, error: sqlx::Error) -> Fault {
+    Fault::new(kind(&error), format!("statement {} failed", sql.name)).because(error)
+}
+
+/// What broke, read from the engine's own codes.
+pub(crate) fn kind(error: &sqlx::Error) -> FaultKind {
+    match error {
+        sqlx::Error::Database(database) => {
+            let code = database.code();
+            let code = code.as_deref().unwrap_or_default();
+            // SQLSTATE has five characters, SQLite's extended result codes are shorter numbers or may be four digits long.
+            if database.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+                postgres_kind(code, database.constraint(), database.message())
+            } else {
+                sqlite_kind(code.parse().unwrap_or(0), database.message())
+            }
+        }
+        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::WorkerCrashed | sqlx::Error::Protocol(_) => {
+            FaultKind::Unavailable
+        }
+        _ => FaultKind::Other,
+    }
+}
+
+fn sqlite_kind(code: u32, message: &str) -> FaultKind {
+    const CONSTRAINT_TRIGGER: u32 = 1811;
+    match code & 0xff {
+        13 => FaultKind::StorageFull,
+        8 => FaultKind::ReadOnly,
+        // BUSY, LOCKED, IOERR, CANTOPEN: a disk that fails now may work again.
+        5 | 6 | 10 | 14 => FaultKind::Unavailable,
+        19 if code == CONSTRAINT_TRIGGER => FaultKind::Constraint(message.to_owned()),
+        19 => FaultKind::Constraint(message.rsplit_once(": ").map_or(message, |(_, name)| name).to_owned()),
+        _ => FaultKind::Other,
+    }
+}
+
+fn postgres_kind(code: &str, constraint: Option<&str>, message: &str) -> FaultKind {
+    match code {
+        "53100" => FaultKind::StorageFull,
+        "25006" => FaultKind::ReadOnly,
+        // Raised by muster's own triggers, which put the constraint's name into the message.
+        "P0001" => FaultKind::Constraint(message.to_owned()),
+        _ if code.starts_with("23") => FaultKind::Constraint(constraint.unwrap_or(message).to_owned()),
+        _ if code.starts_with("08") || code.starts_with("53") || code.starts_with("57") || code.starts_with("58") || code == "55P03" || code == "40001" || code == "40P01" => {
+            FaultKind::Unavailable
+        }
+        _ => FaultKind::Other,
+    }
+}
+
+/// How long an acquire waits for a connection before the request fails cleanly.
+pub(crate) const ACQUIRE: Duration = Duration::from_secs(5);

@@ -1,0 +1,59 @@
+//! What credential a request carries, read once and the same way for every door. Never checks whether it is good.
+
+use axum_extra::extract::cookie::CookieJar;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+/// The `Authorization` header of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Authorization<'a> {
+    /// There is none.
+    Absent,
+    /// One `Bearer` token.
+    Bearer(&'a str),
+    /// Another scheme, several headers, or bytes that are no text.
+    Other,
+}
+
+/// Reads the `Authorization` header.
+pub(crate) fn authorization(headers: &HeaderMap) -> Authorization<'_> {
+    let mut all = headers.get_all(AUTHORIZATION).iter();
+    match (all.next(), all.next()) {
+        (None, _) => Authorization::Absent,
+        (Some(one), None) => one.to_str().ok().and_then(bearer).map_or(Authorization::Other, Authorization::Bearer),
+        (Some(_), Some(_)) => Authorization::Other,
+    }
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The name of the session cookie: with the `__Host-` prefix wherever the browser will take it.
+pub(crate) const fn cookie_name(secure: bool) -> &'static str {
+    if secure { "__Host-muster" } else { "muster" }
+}
+
+/// The session cookie's text.
+pub(crate) fn cookie(headers: &HeaderMap, secure: bool) -> Option<String> {
+    CookieJar::from_headers(headers).get(cookie_name(secure)).map(|cookie| cookie.value().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_bearer_header_is_a_bearer() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(authorization(&headers), Authorization::Absent);
+        headers.append(AUTHORIZATION, "bearer abc".parse().unwrap());
+        assert_eq!(authorization(&headers), Authorization::Bearer("abc"));
+        headers.append(AUTHORIZATION, "Bearer def".parse().unwrap());
+        assert_eq!(authorization(&headers), Authorization::Other);
+        headers.clear();
+        headers.append(AUTHORIZATION, "Basic abc".parse().unwrap());
+        assert_eq!(authorization(&headers), Authorization::Other);
+    }
+}

@@ -1,0 +1,43 @@
+//! `/healthz`, `/readyz` and `/metrics`: whether muster lives, whether its database answers, and counts. Never says anything about an owner.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use axum::extract::{ConnectInfo, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+
+use crate::Web;
+use crate::router::{Door, Table};
+
+pub(crate) fn tables() -> Vec<Table> {
+    vec![Table::of(Door::Anyone).get("/healthz", alive).get("/readyz", ready), Table::of(Door::Loopback).get("/metrics", metrics)]
+}
+
+async fn alive() -> &'static str {
+    "ok\n"
+}
+
+async fn ready(State(web): State<Web>) -> Response {
+    match muster_app::accounts::any_owner(&web.app).await {
+        Ok(_) => "ready\n".into_response(),
+        Err(fault) => {
+            tracing::warn!(error = %fault.chain(), "the database does not answer");
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+        }
+    }
+}
+
+async fn metrics(State(web): State<Web>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> Response {
+    if !peer.ip().is_loopback() {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "# HELP muster_claims_waiting Connectors whose claim waits for an approved reply.\n# TYPE muster_claims_waiting gauge");
+    let _ = writeln!(text, "muster_claims_waiting {}", web.app.db.wakeups().topics());
+    let _ = writeln!(text, "# HELP muster_background_tasks Deliveries and sweeps that run.\n# TYPE muster_background_tasks gauge");
+    let _ = writeln!(text, "muster_background_tasks {}", web.app.tasks.running());
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}

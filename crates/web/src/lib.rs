@@ -1,0 +1,18 @@
+//! The doors: who is calling, what do they ask, call the app, answer. Never decides and never touches the database itself.
+//!
+//! One folder a door, each with the one extractor of its credential (`caller`) and the one table from refusals to its wire (`refuse`).
+
+mod api;
+mod credential;
+mod guard;
+mod health;
+mod mcp_agent;
+mod pages;
+mod plugin_v1;
+mod router;
+mod serve;
+mod state;
+
+pub use router::{Door, Route, routes, router};
+pub use serve::{Limits, serve};
+pub use state::{Origin, Setup, Web};
