@@ -34,15 +34,16 @@ stamp=$folder/claude-code.version
 installed() { [ -x "$program" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version" ]; }
 
 if ! installed; then
-    # mkdir is the lock: it works where flock(1) does not exist. A lock older than ten minutes is a leftover.
+    # mkdir is the lock: it works where flock(1) does not exist. A lock whose process is gone is a leftover.
     lock=$folder/install.lock
-    waited=0
     until mkdir "$lock" 2>/dev/null; do
-        if [ "$waited" -ge 600 ]; then rmdir "$lock" 2>/dev/null || :; waited=0; fi
+        holder=$(cat "$lock/pid" 2>/dev/null || :)
+        if [ -n "$holder" ] && ! kill -0 "$holder" 2>/dev/null; then rm -rf "$lock"; fi
         sleep 1
-        waited=$((waited + 1))
     done
-    trap 'rmdir "$lock" 2>/dev/null || :' EXIT INT TERM
+    trap 'rm -rf "$lock"' EXIT
+    trap 'exit 1' INT TERM
+    echo $$ >"$lock/pid"
     if ! installed; then
         npm install --prefix "$folder" --no-audit --no-fund --no-save --loglevel=error \
             "@anthropic-ai/claude-code@$version" >&2

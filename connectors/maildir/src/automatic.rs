@@ -13,17 +13,15 @@ pub(crate) fn takes_no_reply(fields: &[Field], from: &[String], recipients: &[St
 }
 
 fn says_automatic(fields: &[Field]) -> bool {
-    let words = |name: &'static str| {
-        values(fields, name).map(|value| without_comments(value).to_ascii_lowercase())
-    };
+    let words =
+        |name: &'static str| values(fields, name).map(|value| without_comments(value).to_ascii_lowercase());
     words("auto-submitted").any(|value| {
         let keyword = value.split(';').next().unwrap_or_default();
         keyword.trim() != "no"
     }) || fields
         .iter()
         .any(|field| matches!(field.name.as_str(), "list-id" | "list-post"))
-        || words("precedence")
-            .any(|value| matches!(value.as_str(), "bulk" | "list" | "junk" | "auto_reply"))
+        || words("precedence").any(|value| matches!(value.as_str(), "bulk" | "list" | "junk" | "auto_reply"))
         || words("x-auto-response-suppress").any(|value| {
             value
                 .split(',')

@@ -37,7 +37,9 @@ pub enum ConnectorError {
         source: io::Error,
     },
     /// A single pass (`--once`) met a server that does not answer.
-    #[error("muster could not be reached ({0}). Mails and results that it has not confirmed are kept and tried in the next run.")]
+    #[error(
+        "muster could not be reached ({0}). Mails and results that it has not confirmed are kept and tried in the next run."
+    )]
     Unreachable(&'static str),
     /// The HTTP client or the signal handlers could not be set up.
     #[error("The connector could not start: {0}.")]

@@ -57,6 +57,8 @@ pub(crate) fn into_outbox(
 ) -> Result<Outcome, ConnectorError> {
     let tmp = outbox.join("tmp").join(name);
     if write_synced(&tmp, mail).is_err() {
+        // What a full disk let through is of no use.
+        let _ = fs::remove_file(&tmp);
         return Ok(Outcome::NotSent(
             "Nothing was sent: the outbox folder could not be written.".to_owned(),
         ));
@@ -126,7 +128,10 @@ impl Sendmail<'_> {
                 let _ = stdin.write_all(&mail).await;
             });
         }
-        let said = child.stderr.take().map(|stderr| tokio::spawn(first_bytes(stderr)));
+        let said = child
+            .stderr
+            .take()
+            .map(|stderr| tokio::spawn(first_bytes(stderr)));
         let group = child.id().and_then(|id| i32::try_from(id).ok());
         let Ok(ended) = tokio::time::timeout(self.limit, child.wait()).await else {
             if let Some(group) = group {
@@ -192,10 +197,17 @@ mod tests {
         assert!(halted.is_err());
         assert_eq!(find_in_outbox(&outbox, &name).unwrap(), InOutbox::Unfinished);
         assert_eq!(find_in_outbox(&outbox, &name).unwrap(), InOutbox::Nowhere);
-        assert_eq!(into_outbox(&outbox, &name, b"mail", || Ok(())).unwrap(), Outcome::Sent);
+        assert_eq!(
+            into_outbox(&outbox, &name, b"mail", || Ok(())).unwrap(),
+            Outcome::Sent
+        );
         assert_eq!(find_in_outbox(&outbox, &name).unwrap(), InOutbox::Delivered);
         assert_eq!(fs::read(outbox.join("new").join(&name)).unwrap(), b"mail");
-        fs::rename(outbox.join("new").join(&name), outbox.join("cur").join(format!("{name}:2,S"))).unwrap();
+        fs::rename(
+            outbox.join("new").join(&name),
+            outbox.join("cur").join(format!("{name}:2,S")),
+        )
+        .unwrap();
         assert_eq!(find_in_outbox(&outbox, &name).unwrap(), InOutbox::Delivered);
         fs::remove_dir_all(outbox.join("tmp")).unwrap();
         let outcome = into_outbox(&outbox, "other", b"mail", || Ok(())).unwrap();
@@ -205,7 +217,11 @@ mod tests {
     async fn run(script: &str, recipients: &[&str], limit: Duration) -> Outcome {
         let arguments = ["-c".to_owned(), script.to_owned(), "sendmail".to_owned()];
         let recipients: Vec<String> = recipients.iter().map(ToString::to_string).collect();
-        let sendmail = Sendmail { program: "/bin/sh", arguments: &arguments, limit };
+        let sendmail = Sendmail {
+            program: "/bin/sh",
+            arguments: &arguments,
+            limit,
+        };
         sendmail.send(&recipients, b"From: a\n\nhello\n").await
     }
 
@@ -213,7 +229,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_exit_code_says_whether_the_mail_left() {
-        assert_eq!(run("exec cat >/dev/null", &["a@x.test"], LONG).await, Outcome::Sent);
+        assert_eq!(
+            run("exec cat >/dev/null", &["a@x.test"], LONG).await,
+            Outcome::Sent
+        );
         assert_eq!(run("exit 0", &["a@x.test"], LONG).await, Outcome::Sent);
         let Outcome::NotSent(detail) = run("echo 'no\u{1b}[2J route' >&2; exit 75", &[], LONG).await else {
             panic!("a refusal is not sent");
@@ -221,7 +240,11 @@ mod tests {
         assert!(detail.contains("code 75"), "{detail}");
         assert!(detail.ends_with("no\\u{1b}[2J route\n"), "{detail}");
         assert!(matches!(run("kill -9 $$", &[], LONG).await, Outcome::Unknown(_)));
-        let missing = Sendmail { program: "/nonexistent/sendmail", arguments: &[], limit: LONG };
+        let missing = Sendmail {
+            program: "/nonexistent/sendmail",
+            arguments: &[],
+            limit: LONG,
+        };
         assert!(matches!(missing.send(&[], b"x").await, Outcome::NotSent(_)));
     }
 

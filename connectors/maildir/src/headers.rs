@@ -90,10 +90,7 @@ mod tests {
             .iter()
             .map(|field| (field.name.as_str(), field.value.as_str()))
             .collect();
-        assert_eq!(
-            seen,
-            [("a", " one two"), ("b", " x:y"), ("a", "\u{fffd}")]
-        );
+        assert_eq!(seen, [("a", " one two"), ("b", " x:y"), ("a", "\u{fffd}")]);
         assert_eq!(values(&fields, "a").count(), 2);
     }
 

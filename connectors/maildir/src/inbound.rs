@@ -12,17 +12,15 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use crate::{Connector, ambient};
 use crate::error::{ConnectorError, Tried as _};
 use crate::mail::{self, Found, Mail, READ_LIMIT, Rules};
 use crate::pace::{Backoff, Stop};
 use crate::server::{Answer, InboundMessage, Trouble};
 use crate::state::{MailRecord, MailStage};
+use crate::{Connector, ambient};
 
 /// A mail whose structure takes longer to read than this is set aside.
 const READING_LIMIT: Duration = Duration::from_secs(20);
-/// The reader works on its own stack, which is as deep as the deepest nesting that fits into [`READ_LIMIT`] needs.
-const READER_STACK: usize = 32 * 1024 * 1024;
 /// Server errors in a row after which a mail has to wait while the others go on.
 const PATIENCE: u32 = 5;
 /// How long it then waits.
@@ -76,7 +74,12 @@ pub(crate) struct Inbound<'c> {
 
 impl<'c> Inbound<'c> {
     pub(crate) fn new(connector: &'c Connector, stop: Stop) -> Self {
-        Self { connector, stop, held: HashMap::new(), warned: HashSet::new() }
+        Self {
+            connector,
+            stop,
+            held: HashMap::new(),
+            warned: HashSet::new(),
+        }
     }
 
     /// Looks into new/ until it is time to stop.
@@ -99,6 +102,9 @@ impl<'c> Inbound<'c> {
             self.warned.retain(|name| present.contains(name));
         }
         for name in names {
+            if self.stop.is_set() {
+                break;
+            }
             let held = self.held.get(&name).is_some_and(|until| *until > Instant::now());
             if !held && self.handle(&new.join(&name), &name).await? == Next::EndPass {
                 break;
@@ -137,7 +143,10 @@ impl<'c> Inbound<'c> {
                 return Ok(Next::GoOn);
             }
         };
-        let mut record = MailRecord { stage: MailStage::Seen, reply: mail.reply.clone() };
+        let mut record = MailRecord {
+            stage: MailStage::Seen,
+            reply: mail.reply.clone(),
+        };
         if mail.from_own_address {
             record.stage = MailStage::OwnMail;
             state.record_mail(&external_id, &record)?;
@@ -217,7 +226,10 @@ impl<'c> Inbound<'c> {
                 Answer::Refused(sentence) => return Ok(Posting::Refused(sentence)),
                 Answer::Stop(error) => return Err(error),
                 Answer::Wait(pause) => {
-                    tracing::info!(seconds = pause.as_secs(), "muster asks to wait; mails stay in new/");
+                    tracing::info!(
+                        seconds = pause.as_secs(),
+                        "muster asks to wait; mails stay in new/"
+                    );
                     if once {
                         return Ok(Posting::Ended);
                     }
@@ -260,13 +272,19 @@ impl<'c> Inbound<'c> {
 
 impl MailRecord {
     fn empty() -> Self {
-        Self { stage: MailStage::Seen, reply: mail::ReplyFacts::default() }
+        Self {
+            stage: MailStage::Seen,
+            reply: mail::ReplyFacts::default(),
+        }
     }
 }
 
 /// The name without the flags that a Maildir puts behind a colon.
 fn base_name(name: &OsStr) -> &[u8] {
-    name.as_bytes().split(|byte| *byte == b':').next().unwrap_or_default()
+    name.as_bytes()
+        .split(|byte| *byte == b':')
+        .next()
+        .unwrap_or_default()
 }
 
 /// A path in cur/ with the seen flag that no other mail has.
@@ -331,7 +349,12 @@ fn read_raw(path: &Path) -> io::Result<Option<Raw>> {
         head.extend_from_slice(bytes.get(..length.min(room)).unwrap_or_default());
     }
     let modified = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-    Ok(Some(Raw { head, size, sha256: hash.finalize().into(), modified }))
+    Ok(Some(Raw {
+        head,
+        size,
+        sha256: hash.finalize().into(),
+        modified,
+    }))
 }
 
 /// Reads the mail on a thread of its own: whatever a hostile structure does to the reader, the connector goes on.
@@ -340,19 +363,26 @@ async fn interpret(raw: Raw, name: &OsStr, rules: &Rules) -> Result<Mail, Unread
     let rules = rules.clone();
     let file_name = String::from_utf8_lossy(base_name(name)).into_owned();
     let work = move || {
-        let found = Found { head: &raw.head, size: raw.size, file_name: &file_name };
+        let found = Found {
+            head: &raw.head,
+            size: raw.size,
+            file_name: &file_name,
+        };
         // Nobody listens any more when the time is over.
-        let _ = sender.send(mail::read(found, &rules, ambient::now()));
+        let _ = sender.send(mail::read(found, &rules, ambient::now().as_second()));
     };
     std::thread::Builder::new()
         .name("mail-reader".to_owned())
-        .stack_size(READER_STACK)
         .spawn(work)
         .map_err(|_| Unreadable::Now)?;
     match tokio::time::timeout(READING_LIMIT, receiver).await {
         Ok(Ok(mail)) => Ok(mail),
-        Ok(Err(_)) => Err(Unreadable::Always("The structure of this mail makes the mail reader fail.")),
-        Err(_) => Err(Unreadable::Always("The structure of this mail takes longer than 20 seconds to read.")),
+        Ok(Err(_)) => Err(Unreadable::Always(
+            "The structure of this mail makes the mail reader fail.",
+        )),
+        Err(_) => Err(Unreadable::Always(
+            "The structure of this mail takes longer than 20 seconds to read.",
+        )),
     }
 }
 
@@ -384,7 +414,10 @@ mod tests {
         let name = OsStr::new("1.a.host:2,F");
         assert_eq!(free_name(folder.path(), name), folder.path().join("1.a.host:2,S"));
         fs::write(folder.path().join("1.a.host:2,S"), b"").unwrap();
-        assert_eq!(free_name(folder.path(), name), folder.path().join("1.a.host.1:2,S"));
+        assert_eq!(
+            free_name(folder.path(), name),
+            folder.path().join("1.a.host.1:2,S")
+        );
     }
 
     #[test]
@@ -392,7 +425,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (name, age) in [("young", 1), ("old", 500), ("middle", 50), (".hidden", 900)] {
             let file = File::create(folder.path().join(name)).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 - age))
+                .unwrap();
         }
         fs::create_dir(folder.path().join("folder")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", folder.path().join("link")).unwrap();
@@ -422,7 +456,8 @@ mod tests {
             raw.into_bytes()
         };
         let nested = full("", "Content-Type:message/global\n\n");
-        let mut encoded = b"From: a@x.test\nContent-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n".to_vec();
+        let mut encoded =
+            b"From: a@x.test\nContent-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n".to_vec();
         encoded.extend(base64(&nested[..READ_LIMIT / 4 * 3 - 200]));
         let mut numbered = String::from("From: a@x.test\n");
         for level in 0.. {
@@ -438,15 +473,24 @@ mod tests {
             ("parts in parts", numbered.into_bytes()),
             (
                 "parts with a boundary that never comes",
-                full("Content-Type: multipart/mixed; boundary=a\n\n--a\n", "Content-Type: multipart/mixed; boundary=z\n\n--a\n"),
+                full(
+                    "Content-Type: multipart/mixed; boundary=a\n\n--a\n",
+                    "Content-Type: multipart/mixed; boundary=z\n\n--a\n",
+                ),
             ),
             (
                 "digests in digests",
                 full("", "Content-Type: multipart/digest; boundary=a\n\n--a\n\n"),
             ),
-            ("many small parts", full("Content-Type: multipart/mixed; boundary=a\n\n--a\n", "\n\n--a\n")),
+            (
+                "many small parts",
+                full("Content-Type: multipart/mixed; boundary=a\n\n--a\n", "\n\n--a\n"),
+            ),
             ("many headers", full("", "a:\n")),
-            ("html that never ends a tag", full("Content-Type: text/html\n\n", "<a ")),
+            (
+                "html that never ends a tag",
+                full("Content-Type: text/html\n\n", "<a "),
+            ),
         ]
     }
 
@@ -459,14 +503,22 @@ mod tests {
             .iter()
             .flat_map(|three| {
                 let three = u32::from_be_bytes([0, three[0], three[1], three[2]]);
-                [digit(three, 18), digit(three, 12), digit(three, 6), digit(three, 0)]
+                [
+                    digit(three, 18),
+                    digit(three, 12),
+                    digit(three, 6),
+                    digit(three, 0),
+                ]
             })
             .collect()
     }
 
     #[tokio::test]
     async fn the_most_hostile_structure_is_read_or_set_aside_in_bounded_time() {
-        let rules = Rules { own_address: "me@ours.test".to_owned(), authority: None };
+        let rules = Rules {
+            own_address: "me@ours.test".to_owned(),
+            authority: None,
+        };
         for (what, bytes) in hostile_structures() {
             assert!(bytes.len() <= READ_LIMIT, "{what}");
             let raw = Raw {
@@ -478,7 +530,10 @@ mod tests {
             let started = Instant::now();
             let read = interpret(raw, OsStr::new("1.a.host"), &rules).await;
             println!("{what}: {:?} {}", started.elapsed(), read.is_ok());
-            assert!(started.elapsed() < READING_LIMIT + Duration::from_secs(10), "{what}");
+            assert!(
+                started.elapsed() < READING_LIMIT + Duration::from_secs(10),
+                "{what}"
+            );
             assert!(!matches!(read, Err(Unreadable::Now)), "{what}");
         }
     }

@@ -79,7 +79,11 @@ fn connect(options: &Options) -> Result<Connector, ConnectorError> {
         handover::prepare_outbox(outbox)?;
     }
     outbound::recover(&state)?;
-    Ok(Connector { settings, state, server })
+    Ok(Connector {
+        settings,
+        state,
+        server,
+    })
 }
 
 async fn work(connector: &Connector, stopper: &Stopper, stop: &Stop) -> Result<(), ConnectorError> {
@@ -122,5 +126,7 @@ fn listen(stopper: Stopper) -> Result<impl Future<Output = ()>, ConnectorError> 
 
 /// Whether the folder has the three parts of a Maildir.
 pub(crate) fn missing_part(maildir: &Path) -> Option<&'static str> {
-    ["new", "cur", "tmp"].into_iter().find(|part| !maildir.join(part).is_dir())
+    ["new", "cur", "tmp"]
+        .into_iter()
+        .find(|part| !maildir.join(part).is_dir())
 }

@@ -103,10 +103,10 @@ pub fn is_external_id(text: &str) -> bool {
         .is_some_and(|(id, all)| digits(id, 16) && digits(all, 64))
 }
 
-/// Reads a mail. `now` bounds the dates that are believed.
-pub fn read(found: Found<'_>, rules: &Rules, now: Timestamp) -> Mail {
+/// Reads a mail. `now`, in seconds since 1970, bounds the dates that are believed.
+pub fn read(found: Found<'_>, rules: &Rules, now: i64) -> Mail {
     let fields = headers::split(found.head);
-    let parsed = parts::parse(found.head);
+    let parsed = parts::headers_of(found.head);
     let message = parsed.as_ref();
 
     let from = people::people(message.and_then(Message::from));
@@ -133,16 +133,21 @@ pub fn read(found: Found<'_>, rules: &Rules, now: Timestamp) -> Mail {
     if !recipients.is_empty() && !only_sender_answered {
         notes.push(format!("[a reply goes to: {}]", recipients.join(", ")));
     }
-    notes.extend(message.and_then(parts::attachments_note));
+    let content = parts::content(found.head);
+    notes.extend(content.as_ref().and_then(|content| content.attachments.clone()));
 
     Mail {
         no_reply: automatic::takes_no_reply(&fields, &from_addresses, &recipients),
         // The mark lets an answer go out without the owner; so the answer must go to the proven address and nowhere else.
         sender_verified: sender.is_some() && only_sender_answered && is_proven(&fields, &from, rules),
-        from_own_address: from_addresses.iter().any(|address| address.eq_ignore_ascii_case(own)),
+        from_own_address: from_addresses
+            .iter()
+            .any(|address| address.eq_ignore_ascii_case(own)),
         subject: (!subject.is_empty()).then(|| cut_chars(&subject, LINE_LIMIT)),
-        body: body(message, &notes, found),
-        sent_at: message.and_then(Message::date).and_then(|date| believable(date, now)),
+        body: body(content.map(|content| content.text), &notes, found),
+        sent_at: message
+            .and_then(Message::date)
+            .and_then(|date| believable(date, now)),
         sender,
         thread,
         reply: ReplyFacts {
@@ -156,18 +161,16 @@ pub fn read(found: Found<'_>, rules: &Rules, now: Timestamp) -> Mail {
 
 fn is_proven(fields: &[Field], from: &[Person], rules: &Rules) -> bool {
     rules.authority.as_ref().is_some_and(|authority| {
-        people::unambiguous_from(fields, from)
-            .is_some_and(|domain| auth::proves(fields, &domain, authority))
+        people::unambiguous_from(fields, from).is_some_and(|domain| auth::proves(fields, &domain, authority))
     })
 }
 
 /// The instant in the Date header, when it is one that a mail can have: not before 1971, at most two days ahead.
-fn believable(date: &DateTime, now: Timestamp) -> Option<Timestamp> {
+fn believable(date: &DateTime, now: i64) -> Option<Timestamp> {
     const YEAR: i64 = 365 * 24 * 60 * 60;
     const TWO_DAYS: i64 = 2 * 24 * 60 * 60;
     let seconds = date.is_valid().then(|| date.to_timestamp())?;
-    let latest = now.as_second().saturating_add(TWO_DAYS);
-    (YEAR..=latest)
+    (YEAR..=now.saturating_add(TWO_DAYS))
         .contains(&seconds)
         .then(|| Timestamp::from_second(seconds).ok())?
 }
@@ -186,7 +189,11 @@ fn earlier_ids(message: Option<&Message<'_>>) -> Vec<String> {
         return Vec::new();
     };
     let references = ids(message.references());
-    if references.is_empty() { ids(message.in_reply_to()) } else { references }
+    if references.is_empty() {
+        ids(message.in_reply_to())
+    } else {
+        references
+    }
 }
 
 /// The ids that go before the mail's own in the References header of a reply: the first and the latest ones.
@@ -207,23 +214,27 @@ fn repeated_ids(message: Option<&Message<'_>>, mut earlier: Vec<String>) -> Vec<
 /// Whether an id can stand between angle brackets in a header of ours.
 fn is_repeatable(id: &str) -> bool {
     (1..=LONGEST_ID).contains(&id.len())
-        && id.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>'))
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>'))
 }
 
 /// An id as muster takes it, or its hash when it has blanks or is too long.
 fn thread_id(id: &str) -> String {
     let fits = (1..=THREAD_LIMIT).contains(&id.len())
         && !id.contains(|letter: char| letter.is_whitespace() || letter.is_control());
-    if fits { id.to_owned() } else { format!("t-{}", hex(&Sha256::digest(id.as_bytes()))) }
+    if fits {
+        id.to_owned()
+    } else {
+        format!("t-{}", hex(&Sha256::digest(id.as_bytes())))
+    }
 }
 
 /// Text and notes in at most [`BODY_LIMIT`] bytes. What does not fit is counted in a last line, which also says where the
 /// whole mail is: muster refuses what is too long, so the choice of what to leave out is made here, in the open.
-fn body(message: Option<&Message<'_>>, notes: &[String], found: Found<'_>) -> String {
-    let mut text = match message {
-        Some(message) => parts::text(message, found.head),
-        None => storable(&String::from_utf8_lossy(found.head)),
-    };
+fn body(text: Option<String>, notes: &[String], found: Found<'_>) -> String {
+    // A mail without a header block is all text.
+    let mut text = text.unwrap_or_else(|| storable(&String::from_utf8_lossy(found.head)));
     if text.is_empty() {
         text = "[this mail has no text]".to_owned();
     }
@@ -235,7 +246,9 @@ fn body(message: Option<&Message<'_>>, notes: &[String], found: Found<'_>) -> St
     let place = printable(found.file_name.as_bytes(), 300).replace('\n', "?");
     let last_line = |left_out: usize| {
         let at_least = if unread { "at least " } else { "" };
-        format!("\n\n[left out: {at_least}{left_out} bytes of text; the whole mail is the file {place} in the Maildir]")
+        format!(
+            "\n\n[left out: {at_least}{left_out} bytes of text; the whole mail is the file {place} in the Maildir]"
+        )
     };
     if text.len().saturating_add(end.len()) <= BODY_LIMIT && !unread {
         return text + &end;

@@ -7,15 +7,22 @@ const NOW: i64 = 1_900_000_000;
 fn rules() -> Rules {
     Rules {
         own_address: "me@ours.test".to_owned(),
-        authority: Some(Authority { authserv_id: "mx.ours.test".to_owned(), received_above: 0 }),
+        authority: Some(Authority {
+            authserv_id: "mx.ours.test".to_owned(),
+            received_above: 0,
+        }),
     }
 }
 
 fn read_bytes(raw: &[u8]) -> Mail {
     let head = &raw[..raw.len().min(READ_LIMIT)];
     let size = u64::try_from(raw.len()).unwrap();
-    let found = Found { head, size, file_name: "1.a.host" };
-    let mail = read(found, &rules(), Timestamp::from_second(NOW).unwrap());
+    let found = Found {
+        head,
+        size,
+        file_name: "1.a.host",
+    };
+    let mail = read(found, &rules(), NOW);
     assert_fits(&mail);
     mail
 }
@@ -26,7 +33,11 @@ fn read_text(raw: &str) -> Mail {
 
 /// The limits of muster's door, which every mail must keep.
 fn assert_fits(mail: &Mail) {
-    assert!((1..=BODY_LIMIT).contains(&mail.body.len()), "body of {}", mail.body.len());
+    assert!(
+        (1..=BODY_LIMIT).contains(&mail.body.len()),
+        "body of {}",
+        mail.body.len()
+    );
     assert!(!mail.body.contains('\0'));
     for line in [&mail.sender, &mail.subject].into_iter().flatten() {
         assert!(line.chars().count() <= LINE_LIMIT && !line.is_empty());
@@ -39,10 +50,16 @@ fn assert_fits(mail: &Mail) {
     let ids = mail.reply.references.iter().chain(&mail.reply.message_id);
     assert!(ids.clone().count() <= 50);
     for id in ids {
-        assert!(id.is_ascii() && id.len() <= 250 && !id.contains(['<', '>', ' ', '\r', '\n']), "{id:?}");
+        assert!(
+            id.is_ascii() && id.len() <= 250 && !id.contains(['<', '>', ' ', '\r', '\n']),
+            "{id:?}"
+        );
     }
     for recipient in &mail.reply.recipients {
-        assert!(recipient.is_ascii() && !recipient.contains(char::is_whitespace), "{recipient:?}");
+        assert!(
+            recipient.is_ascii() && !recipient.contains(char::is_whitespace),
+            "{recipient:?}"
+        );
     }
 }
 
@@ -56,7 +73,10 @@ fn an_ordinary_mail_arrives_whole() {
     assert_eq!(mail.sender.as_deref(), Some("Ada Lovelace <ada@example.test>"));
     assert_eq!(mail.subject.as_deref(), Some("noon?"));
     assert_eq!(mail.body, "Hello,\nis noon fine?");
-    assert_eq!(mail.sent_at.map(|at| at.to_string()).as_deref(), Some("2028-01-01T08:00:00Z"));
+    assert_eq!(
+        mail.sent_at.map(|at| at.to_string()).as_deref(),
+        Some("2028-01-01T08:00:00Z")
+    );
     assert_eq!(mail.thread.as_deref(), Some("m0@example.test"));
     assert!(!mail.no_reply && !mail.sender_verified && !mail.from_own_address);
     assert_eq!(mail.reply.recipients, ["ada@example.test"]);
@@ -73,7 +93,15 @@ fn the_id_depends_on_all_bytes_and_never_on_the_file_name() {
     let other_id = ORDINARY.replace("<m2@", "<m3@");
     assert_ne!(one, external_id(other_id.as_bytes(), &[1; 32]));
     assert!(is_external_id(&external_id(b"\xff\0 no headers", &[0; 32])));
-    for wrong in ["", "m-", "../x", &one[1..], &format!("{one}0"), &one.to_uppercase(), &one.replace('a', "g")] {
+    for wrong in [
+        "",
+        "m-",
+        "../x",
+        one.trim_start_matches('m'),
+        &format!("{one}0"),
+        &one.to_uppercase(),
+        &one.replace('a', "g"),
+    ] {
         assert!(wrong == one || !is_external_id(wrong), "{wrong}");
     }
 }
@@ -81,13 +109,22 @@ fn the_id_depends_on_all_bytes_and_never_on_the_file_name() {
 #[test]
 fn the_thread_is_the_first_reference_else_the_parent_else_the_mail_itself() {
     let thread = |headers: &str| read_text(&format!("From: a@x.test\n{headers}\nx")).thread;
-    assert_eq!(thread("References: <r1@x> <r2@x>\nIn-Reply-To: <p@x>\nMessage-ID: <m@x>\n").as_deref(), Some("r1@x"));
-    assert_eq!(thread("In-Reply-To: <p@x>\nMessage-ID: <m@x>\n").as_deref(), Some("p@x"));
+    assert_eq!(
+        thread("References: <r1@x> <r2@x>\nIn-Reply-To: <p@x>\nMessage-ID: <m@x>\n").as_deref(),
+        Some("r1@x")
+    );
+    assert_eq!(
+        thread("In-Reply-To: <p@x>\nMessage-ID: <m@x>\n").as_deref(),
+        Some("p@x")
+    );
     assert_eq!(thread("Message-ID: <m@x>\n").as_deref(), Some("m@x"));
     assert_eq!(thread("Subject: none\n"), None);
     let long = thread(&format!("Message-ID: <{}@x>\n", "a".repeat(300))).unwrap();
     assert!(long.starts_with("t-") && long.len() == 66, "{long}");
-    assert_ne!(long, thread(&format!("Message-ID: <{}@x>\n", "a".repeat(301))).unwrap());
+    assert_ne!(
+        long,
+        thread(&format!("Message-ID: <{}@x>\n", "a".repeat(301))).unwrap()
+    );
     let blank = thread("Message-ID: <a b@x>\n").unwrap();
     assert!(!blank.contains(' '), "{blank}");
 }
@@ -99,9 +136,16 @@ fn encoded_headers_are_decoded_and_cut() {
     );
     assert_eq!(mail.sender.as_deref(), Some("Jürgen € <j@x.test>"));
     assert_eq!(mail.subject.as_deref(), Some("café Bcc: x"));
-    let mail = read_text(&format!("From: {} <j@x.test>\nSubject: {}\n\nx", "N".repeat(500), "S".repeat(500)));
+    let mail = read_text(&format!(
+        "From: {} <j@x.test>\nSubject: {}\n\nx",
+        "N".repeat(500),
+        "S".repeat(500)
+    ));
     let sender = mail.sender.unwrap();
-    assert!(sender.ends_with("… <j@x.test>") && sender.chars().count() == 200, "{sender}");
+    assert!(
+        sender.ends_with("… <j@x.test>") && sender.chars().count() == 200,
+        "{sender}"
+    );
     let subject = mail.subject.unwrap();
     assert!(subject.ends_with('…') && subject.chars().count() == 200);
     assert_eq!(mail.reply.subject.chars().count(), 300);
@@ -128,12 +172,16 @@ fn the_plain_part_is_chosen_and_attachments_are_only_named() {
          --A\nContent-Type: text/plain; name=notes.txt\nContent-Disposition: attachment; filename=\"notes\t.txt\"\n\nsecret\n\
          --A\nContent-Type: image/png\nContent-Disposition: attachment\n\nxx\n--A--\n",
     );
-    assert_eq!(mail.body, "naïve\n\n[attachments, not included: notes .txt, a part without a name]");
+    assert_eq!(
+        mail.body,
+        "naïve\n\n[attachments, not included: notes .txt, a part without a name]"
+    );
 }
 
 #[test]
 fn html_alone_becomes_text_and_a_blank_plain_part_does_not_hide_it() {
-    let mail = read_text("From: a@x.test\nContent-Type: text/html\n\n<div>Hello</div><div>Ada &amp; Bob</div>");
+    let mail =
+        read_text("From: a@x.test\nContent-Type: text/html\n\n<div>Hello</div><div>Ada &amp; Bob</div>");
     assert_eq!(mail.body, "Hello\nAda & Bob");
     let mail = read_text(
         "From: a@x.test\nContent-Type: multipart/alternative; boundary=B\n\n--B\n\n \n--B\nContent-Type: text/html\n\n<b>shown</b>\n--B--\n",
@@ -145,7 +193,9 @@ fn html_alone_becomes_text_and_a_blank_plain_part_does_not_hide_it() {
 #[test]
 fn a_long_text_is_cut_on_a_character_and_says_how_much_is_missing() {
     let text = "é".repeat(20_000);
-    let mail = read_text(&format!("From: a@x.test\nContent-Type: text/plain; charset=utf-8\n\n{text}"));
+    let mail = read_text(&format!(
+        "From: a@x.test\nContent-Type: text/plain; charset=utf-8\n\n{text}"
+    ));
     let (kept, note) = mail.body.rsplit_once("\n\n").unwrap();
     assert!(mail.body.len() > BODY_LIMIT - 200, "{}", mail.body.len());
     assert!(kept.chars().all(|letter| letter == 'é'));
@@ -174,7 +224,7 @@ fn what_lies_behind_the_read_limit_is_named_as_unread() {
     );
     assert_eq!(mail.body, expected);
     let mail = read_bytes(format!("From: a@x.test\n\n{}", "word ".repeat(1_000_000)).as_bytes());
-    assert!(mail.body.contains("[left out: at least "), "{}", &mail.body[mail.body.len() - 200..]);
+    assert!(mail.body.contains("[left out: at least "), "{}", mail.body);
 }
 
 #[test]
@@ -219,17 +269,26 @@ fn recipients_that_are_not_the_sender_are_shown_to_the_owner() {
     let mail = read_text("From: a@x.test, d@x.test\n\nhello");
     assert_eq!(mail.sender.as_deref(), Some("a@x.test"));
     assert_eq!(mail.body, "hello\n\n[a reply goes to: a@x.test, d@x.test]");
-    assert_eq!(read_text("From: a@x.test\nReply-To: A@X.TEST\n\nhello").body.lines().count(), 1);
+    assert_eq!(
+        read_text("From: a@x.test\nReply-To: A@X.TEST\n\nhello")
+            .body
+            .lines()
+            .count(),
+        1
+    );
 }
 
 #[test]
 fn a_sender_is_verified_only_when_the_answer_goes_to_the_proven_address() {
-    const PASS: &str = "Authentication-Results: mx.ours.test; dmarc=pass header.from=x.test\nReceived: by mx.ours.test\n";
+    const PASS: &str =
+        "Authentication-Results: mx.ours.test; dmarc=pass header.from=x.test\nReceived: by mx.ours.test\n";
     let verified = |rest: &str| read_text(&format!("{PASS}{rest}\n\nhello")).sender_verified;
     assert!(verified("From: Ada <a@x.test>"));
     assert!(verified("From: Ada <a@X.TEST>\nReply-To: a@x.test"));
     assert!(!verified("From: Ada <a@x.test>\nReply-To: eve@evil.test"));
-    assert!(!verified("From: Ada <a@x.test>\nReply-To: a@x.test, eve@evil.test"));
+    assert!(!verified(
+        "From: Ada <a@x.test>\nReply-To: a@x.test, eve@evil.test"
+    ));
     assert!(!verified("From: a@x.test, b@x.test"));
     assert!(!verified("From: a@x.test\nFrom: b@x.test"));
     assert!(!verified("From: a@y.test"));
@@ -238,20 +297,29 @@ fn a_sender_is_verified_only_when_the_answer_goes_to_the_proven_address() {
     let mut alone = rules();
     alone.authority = None;
     let raw = format!("{PASS}From: a@x.test\n\nhello");
-    let found = Found { head: raw.as_bytes(), size: 0, file_name: "f" };
-    assert!(!read(found, &alone, Timestamp::from_second(NOW).unwrap()).sender_verified);
+    let found = Found {
+        head: raw.as_bytes(),
+        size: 0,
+        file_name: "f",
+    };
+    assert!(!read(found, &alone, NOW).sender_verified);
 }
 
 #[test]
 fn ten_thousand_references_keep_the_first_and_the_latest() {
     let list: String = (0..10_000).map(|n| format!(" <r{n}@x.test>\n")).collect();
-    let mail = read_text(&format!("From: a@x.test\nMessage-ID: <m@x.test>\nReferences:{list}\nx"));
+    let mail = read_text(&format!(
+        "From: a@x.test\nMessage-ID: <m@x.test>\nReferences:{list}\nx"
+    ));
     assert_eq!(mail.thread.as_deref(), Some("r0@x.test"));
     assert_eq!(mail.reply.references.len(), 49);
     assert_eq!(mail.reply.references.first().unwrap(), "r0@x.test");
     assert_eq!(mail.reply.references.last().unwrap(), "r9999@x.test");
     let mail = read_text("From: a@x.test\nMessage-ID: <m@x>\nIn-Reply-To: <a@x> <b@x>\n\nx");
-    assert_eq!(mail.reply.references, [""; 0], "which of two parents is the thread is not known");
+    assert_eq!(
+        mail.reply.references, [""; 0],
+        "which of two parents is the thread is not known"
+    );
 }
 
 #[test]
@@ -275,6 +343,44 @@ fn hostile_bytes_become_a_message_that_muster_can_take() {
         format!("Subject: {}\n\nx", "=?utf-8?q?a?= ".repeat(20_000)).into_bytes(),
         format!("From: a@x.test\nContent-Type: text/html\n\n{}", "<div".repeat(50_000)).into_bytes(),
     ] {
+        read_bytes(&raw);
+    }
+}
+
+#[test]
+fn a_mail_with_any_bytes_changed_still_fits() {
+    let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut below = |limit: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        usize::try_from(seed % u64::try_from(limit).unwrap()).unwrap()
+    };
+    let seeds: [&[u8]; 4] = [
+        ORDINARY.as_bytes(),
+        b"From: =?utf-8?q?J=C3=BC?= <j@x.test>\nReply-To: a@x.test (c), G: b@x.test;\nContent-Type: multipart/alternative; boundary=\"B\"\n\n--B\nContent-Type: text/plain; charset=iso-2022-jp\nContent-Transfer-Encoding: base64\n\nYWJj\n--B\nContent-Type: text/html\n\n<p>a&amp;<!-- x --><br>\xc3\xa9&#x1F600;</p><style>x\n--B--\n",
+        b"Authentication-Results: mx.ours.test (c); dkim=pass (ok) header.d=\"x.test\"\nReceived: by mx.ours.test\nFrom: a@x.test\nMessage-ID: <a@b>\nReferences: <c@d> <e@f>\n\nhello",
+        b"From: a@x.test\nContent-Type: multipart/digest; boundary=x\n\n--x\n\nSubject: a\n\nb\n--x\nContent-Type: message/rfc822; name*=utf-8''%41\n\nFrom: b\n\nc\n--x--\n",
+    ];
+    const DICTIONARY: [&[u8]; 12] = [
+        b"\n", b"\r\n", b"\n\n", b"=?", b"?=", b"<", b"(", b"\"", b"\\", b"\xff", b"\0", b"--x",
+    ];
+    for _ in 0..4000 {
+        let mut raw = seeds[below(seeds.len())].to_vec();
+        for _ in 0..=below(12) {
+            let at = below(raw.len().max(1)).min(raw.len());
+            match below(4) {
+                0 => raw.insert(at, u8::try_from(below(256)).unwrap()),
+                1 => drop(raw.drain(at..(at + below(20)).min(raw.len()))),
+                2 => drop(raw.splice(at..at, DICTIONARY[below(DICTIONARY.len())].iter().copied())),
+                _ => {
+                    let other = seeds[below(seeds.len())];
+                    let from = below(other.len());
+                    let piece = &other[from..(from + below(60)).min(other.len())];
+                    raw.splice(at..at, piece.iter().copied());
+                }
+            }
+        }
         read_bytes(&raw);
     }
 }

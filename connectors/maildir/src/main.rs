@@ -1,5 +1,8 @@
 //! The program `muster-maildir`: turns arguments into options and an error into a sentence and an exit code. Never holds a rule itself.
-#![expect(clippy::print_stderr, reason = "a command-line program says on its error stream why it ended")]
+#![expect(
+    clippy::print_stderr,
+    reason = "a command-line program says on its error stream why it ended"
+)]
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -40,11 +43,18 @@ fn main() -> ExitCode {
         Some(place) => eprintln!("muster-maildir: internal fault at {place}"),
         None => eprintln!("muster-maildir: internal fault"),
     }));
-    if rustls::crypto::ring::default_provider().install_default().is_err() {
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
         eprintln!("muster-maildir: a TLS library was chosen twice");
         return ExitCode::FAILURE;
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("muster-maildir: cannot start: {error}");

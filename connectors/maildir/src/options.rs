@@ -17,7 +17,12 @@ pub const TOKEN_VARIABLE: &str = "MUSTER_CONNECTOR_TOKEN";
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
     /// Address of the muster server
-    #[arg(long, env = "MUSTER_URL", value_name = "URL", default_value = "http://127.0.0.1:7447")]
+    #[arg(
+        long,
+        env = "MUSTER_URL",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:7447"
+    )]
     pub url: String,
 
     /// Maildir to read, with new/, cur/ and tmp/
@@ -77,7 +82,11 @@ pub struct Options {
 #[derive(Debug, Clone)]
 pub(crate) enum Way {
     Outbox(PathBuf),
-    Sendmail { program: String, arguments: Vec<String>, limit: Duration },
+    Sendmail {
+        program: String,
+        arguments: Vec<String>,
+        limit: Duration,
+    },
 }
 
 /// The options after every check that needs no network. Not `Debug`: it holds the token.
@@ -114,7 +123,10 @@ impl Settings {
             token: token(options.token_file.as_deref())?,
             maildir: maildir.clone(),
             way: way(options, maildir)?,
-            rules: Rules { own_address: from.email.to_string(), authority },
+            rules: Rules {
+                own_address: from.email.to_string(),
+                authority,
+            },
             from,
             poll: Duration::from_secs(options.poll_seconds),
             once: options.once,
@@ -123,7 +135,8 @@ impl Settings {
 }
 
 fn own_mailbox(from: Option<&str>) -> Result<Mailbox, ConnectorError> {
-    const HINT: &str = "--from needs an address that replies can come from, as in --from 'Ada <ada@example.org>'.";
+    const HINT: &str =
+        "--from needs an address that replies can come from, as in --from 'Ada <ada@example.org>'.";
     let Some(Ok(mailbox)) = from.map(str::parse::<Mailbox>) else {
         return usage(HINT);
     };
@@ -176,7 +189,9 @@ fn way(options: &Options, maildir: &Path) -> Result<Way, ConnectorError> {
                 _ => outbox == maildir,
             };
             if same {
-                return usage("--outbox and --maildir are the same folder: the replies would be read as new mail.");
+                return usage(
+                    "--outbox and --maildir are the same folder: the replies would be read as new mail.",
+                );
             }
             Ok(Way::Outbox(outbox.clone()))
         }
@@ -188,7 +203,9 @@ fn way(options: &Options, maildir: &Path) -> Result<Way, ConnectorError> {
                     arguments: words.collect(),
                     limit: Duration::from_secs(options.sendmail_seconds),
                 }),
-                _ => usage("--sendmail needs a program, as in --sendmail '/usr/sbin/sendmail -f ada@example.org'."),
+                _ => usage(
+                    "--sendmail needs a program, as in --sendmail '/usr/sbin/sendmail -f ada@example.org'.",
+                ),
             }
         }
         _ => usage("Say how replies leave: either --outbox DIR or --sendmail 'PROGRAM ARGS'."),
@@ -203,16 +220,38 @@ mod tests {
     fn an_own_address_is_normalised_or_refused() {
         let mailbox = own_mailbox(Some("Jürgen <J@Bücher.test>")).map(|from| from.email.to_string());
         assert!(matches!(mailbox.as_deref(), Ok("J@xn--bcher-kva.test")));
-        for wrong in [None, Some(""), Some("ada"), Some("\"a b\"@x.test"), Some("a@localhost")] {
-            assert!(matches!(own_mailbox(wrong), Err(ConnectorError::Usage(_))), "{wrong:?}");
+        for wrong in [
+            None,
+            Some(""),
+            Some("ada"),
+            Some("\"a b\"@x.test"),
+            Some("a@localhost"),
+        ] {
+            assert!(
+                matches!(own_mailbox(wrong), Err(ConnectorError::Usage(_))),
+                "{wrong:?}"
+            );
         }
     }
 
     #[test]
     fn only_a_plain_http_address_is_a_server() {
-        assert!(matches!(base_url("http://127.0.0.1:7447/").as_deref(), Ok("http://127.0.0.1:7447")));
-        assert!(matches!(base_url("https://m.test/muster").as_deref(), Ok("https://m.test/muster")));
-        for wrong in ["", "127.0.0.1:7447", "ftp://x.test", "file:///x", "http://x.test/?a", "http://x.test/#a"] {
+        assert!(matches!(
+            base_url("http://127.0.0.1:7447/").as_deref(),
+            Ok("http://127.0.0.1:7447")
+        ));
+        assert!(matches!(
+            base_url("https://m.test/muster").as_deref(),
+            Ok("https://m.test/muster")
+        ));
+        for wrong in [
+            "",
+            "127.0.0.1:7447",
+            "ftp://x.test",
+            "file:///x",
+            "http://x.test/?a",
+            "http://x.test/#a",
+        ] {
             assert!(base_url(wrong).is_err(), "{wrong}");
         }
     }

@@ -30,7 +30,11 @@ pub(crate) fn recover(state: &State) -> Result<(), ConnectorError> {
         let draft_id = record.draft_id;
         let found = match (record.stage, &record.outbox) {
             (DraftStage::Sent | DraftStage::Failed, _) => continue,
-            (DraftStage::Intent, _) => InOutbox::Unfinished,
+            (DraftStage::Intent, Some((outbox, name))) => {
+                handover::find_in_outbox(outbox, name)?;
+                InOutbox::Unfinished
+            }
+            (DraftStage::Intent, None) => InOutbox::Unfinished,
             (DraftStage::Handing, Some((outbox, name))) => handover::find_in_outbox(outbox, name)?,
             (DraftStage::Handing, None) => InOutbox::Nowhere,
         };
@@ -38,7 +42,8 @@ pub(crate) fn recover(state: &State) -> Result<(), ConnectorError> {
             InOutbox::Delivered => record.stage = DraftStage::Sent,
             InOutbox::Unfinished => {
                 record.stage = DraftStage::Failed;
-                "Nothing was sent: the connector was stopped before it handed the reply over.".clone_into(&mut record.detail);
+                "Nothing was sent: the connector was stopped before it handed the reply over."
+                    .clone_into(&mut record.detail);
             }
             InOutbox::Nowhere => {
                 tracing::error!(
@@ -73,7 +78,12 @@ enum Next {
 
 impl<'c> Outbound<'c> {
     pub(crate) fn new(connector: &'c Connector, stop: Stop) -> Self {
-        Self { connector, stop, backoff: Backoff::new(), doubtful: BTreeSet::new() }
+        Self {
+            connector,
+            stop,
+            backoff: Backoff::new(),
+            doubtful: BTreeSet::new(),
+        }
     }
 
     /// Claims until it is time to stop.
@@ -111,7 +121,9 @@ impl<'c> Outbound<'c> {
             };
             troubles = troubles.saturating_add(1);
             if troubles >= ONCE_ATTEMPTS {
-                return Err(ConnectorError::Unreachable("replies or their results are still open"));
+                return Err(ConnectorError::Unreachable(
+                    "replies or their results are still open",
+                ));
             }
             if self.stop.sleep(pause).await {
                 return Ok(());
@@ -135,8 +147,7 @@ impl<'c> Outbound<'c> {
                 let Some(claimed) = claimed else {
                     return Ok(Next::Idle);
                 };
-                self.take(&claimed).await?;
-                Ok(Next::Claim)
+                self.take(&claimed).await
             }
             Answer::Wait(pause) => Ok(Next::Pause(pause)),
             Answer::Stop(error) => Err(error),
@@ -151,11 +162,13 @@ impl<'c> Outbound<'c> {
     }
 
     /// Sends one claimed reply, unless its number was ever taken before.
-    async fn take(&mut self, claimed: &Claimed) -> Result<(), ConnectorError> {
+    async fn take(&mut self, claimed: &Claimed) -> Result<Next, ConnectorError> {
         let state = &self.connector.state;
         let draft_id = claimed.draft_id;
         if let Some(known) = state.draft(draft_id)? {
-            return self.offered_again(known, claimed).await;
+            self.offered_again(known, claimed).await?;
+            // muster never does this, so whoever does must not be asked in a tight loop.
+            return Ok(Next::Pause(Duration::from_secs(1)));
         }
         let chance = ambient::chance();
         let from = &self.connector.settings.from;
@@ -181,12 +194,18 @@ impl<'c> Outbound<'c> {
                 cut_bytes(&detail, DETAIL_LIMIT).clone_into(&mut record.detail);
             }
             Outcome::Unknown(reason) => {
-                tracing::error!(draft_id, reason, "this reply may have been sent; nothing is reported, it lapses to unconfirmed");
-                return state.give_up(draft_id);
+                tracing::error!(
+                    draft_id,
+                    reason,
+                    "this reply may have been sent; nothing is reported, it lapses to unconfirmed"
+                );
+                state.give_up(draft_id)?;
+                return Ok(Next::Claim);
             }
         }
         tracing::info!(draft_id, sent = record.stage == DraftStage::Sent, "reply handled");
-        state.record_draft(&record)
+        state.record_draft(&record)?;
+        Ok(Next::Claim)
     }
 
     async fn send(&self, record: &mut DraftRecord, claimed: &Claimed) -> Result<Outcome, ConnectorError> {
@@ -194,11 +213,18 @@ impl<'c> Outbound<'c> {
         let settings = &self.connector.settings;
         let Some(mail) = state.mail(&record.external_id)? else {
             return Ok(Outcome::NotSent(
-                "Nothing was sent: the connector's state folder has no record of the mail that this answers.".to_owned(),
+                "Nothing was sent: the connector's state folder has no record of the mail that this answers."
+                    .to_owned(),
             ));
         };
         let date = ambient::system_time(ambient::now());
-        let composed = reply::compose(&mail.reply, &settings.from, &record.message_id, &claimed.body, date);
+        let composed = reply::compose(
+            &mail.reply,
+            &settings.from,
+            &record.message_id,
+            &claimed.body,
+            date,
+        );
         let bytes = match composed {
             Ok(bytes) => bytes,
             Err(error) => return Ok(Outcome::NotSent(error.to_string())),
@@ -208,22 +234,42 @@ impl<'c> Outbound<'c> {
                 record.stage = DraftStage::Handing;
                 state.record_draft(record)
             }),
-            (Way::Sendmail { program, arguments, limit }, _) => {
+            (
+                Way::Sendmail {
+                    program,
+                    arguments,
+                    limit,
+                },
+                _,
+            ) => {
                 record.stage = DraftStage::Handing;
                 state.record_draft(record)?;
-                let sendmail = Sendmail { program, arguments, limit: *limit };
+                let sendmail = Sendmail {
+                    program,
+                    arguments,
+                    limit: *limit,
+                };
                 Ok(sendmail.send(&mail.reply.recipients, &bytes).await)
             }
-            (Way::Outbox(_), None) => Ok(Outcome::NotSent("Nothing was sent: there is no outbox.".to_owned())),
+            (Way::Outbox(_), None) => Ok(Outcome::NotSent(
+                "Nothing was sent: there is no outbox.".to_owned(),
+            )),
         }
     }
 
     /// A number that was taken before is never sent. Its known outcome is reported again; another server's draft with the
     /// same number is reported as not sent.
-    async fn offered_again(&self, known: Option<DraftRecord>, claimed: &Claimed) -> Result<(), ConnectorError> {
+    async fn offered_again(
+        &self,
+        known: Option<DraftRecord>,
+        claimed: &Claimed,
+    ) -> Result<(), ConnectorError> {
         let draft_id = claimed.draft_id;
         let Some(record) = known else {
-            tracing::error!(draft_id, "this reply was offered before and its record cannot be read; nothing is sent or reported");
+            tracing::error!(
+                draft_id,
+                "this reply was offered before and its record cannot be read; nothing is sent or reported"
+            );
             return Ok(());
         };
         if record.body_sha256 != body_hash(claimed) || record.external_id != claimed.message_external_id {
@@ -243,11 +289,17 @@ impl<'c> Outbound<'c> {
         }
         match record.stage {
             DraftStage::Sent | DraftStage::Failed => {
-                tracing::warn!(draft_id, "offered again; not sent again, its outcome is reported again");
+                tracing::warn!(
+                    draft_id,
+                    "offered again; not sent again, its outcome is reported again"
+                );
                 self.connector.state.record_draft(&record)
             }
             DraftStage::Intent | DraftStage::Handing => {
-                tracing::error!(draft_id, "offered again; it may have been sent, so it is not sent and nothing is reported");
+                tracing::error!(
+                    draft_id,
+                    "offered again; it may have been sent, so it is not sent and nothing is reported"
+                );
                 Ok(())
             }
         }
@@ -303,7 +355,9 @@ impl<'c> Outbound<'c> {
                     self.doubtful.insert(draft_id);
                     Ok(false)
                 }
-                Answer::Good(Reported::Malformed) if result.external_ref.is_some() || !result.detail.is_empty() => {
+                Answer::Good(Reported::Malformed)
+                    if result.external_ref.is_some() || !result.detail.is_empty() =>
+                {
                     // The outcome matters more than what is said about it.
                     result.external_ref = None;
                     result.detail = "";

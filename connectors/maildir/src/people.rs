@@ -68,9 +68,7 @@ impl Person {
 /// An address with its domain in ASCII and lower case. `None` for what cannot stand unquoted in a mail header.
 pub(crate) fn mailbox(address: &str) -> Option<String> {
     let (local, domain) = address.rsplit_once('@')?;
-    let plain = |letter: char| {
-        letter.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.".contains(letter)
-    };
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.".contains(letter);
     if local.is_empty() || !local.chars().all(plain) {
         return None;
     }
@@ -175,15 +173,24 @@ mod tests {
     fn a_label_cuts_the_name_and_never_the_address() {
         let label = |raw: &str, limit| from_of(raw).first().and_then(|person| person.label(limit));
         let raw = "From: Ada Lovelace <ada@example.test>\n\nx";
-        assert_eq!(label(raw, 200).as_deref(), Some("Ada Lovelace <ada@example.test>"));
+        assert_eq!(
+            label(raw, 200).as_deref(),
+            Some("Ada Lovelace <ada@example.test>")
+        );
         assert_eq!(label(raw, 25).as_deref(), Some("Ada L… <ada@example.test>"));
         assert_eq!(label(raw, 16).as_deref(), Some("ada@example.test"));
         assert_eq!(label(raw, 15), None);
         let raw = "From: =?utf-8?q?J=C3=BCrgen?= <j@example.test>\n\nx";
         assert_eq!(label(raw, 200).as_deref(), Some("Jürgen <j@example.test>"));
         let raw = "From: \"boss <boss@bank.test>\" <evil@evil.test>\n\nx";
-        assert_eq!(label(raw, 200).as_deref(), Some("boss boss@bank.test <evil@evil.test>"));
-        assert_eq!(label("From: just a name\n\nx", 200).as_deref(), Some("just a name"));
+        assert_eq!(
+            label(raw, 200).as_deref(),
+            Some("boss boss@bank.test <evil@evil.test>")
+        );
+        assert_eq!(
+            label("From: just a name\n\nx", 200).as_deref(),
+            Some("just a name")
+        );
     }
 
     #[test]
@@ -193,8 +200,20 @@ mod tests {
         let long = format!("reply+{}@forge.test", "A".repeat(120));
         assert_eq!(mailbox(&long), Some(long.clone()));
         for wrong in [
-            "", "a", "@x.test", "a@", "a@b", "a b@x.test", "\"a\"@x.test", "a@[192.0.2.1]", "a@x..test",
-            "ü@x.test", "a\r\nBcc: b@x.test", "a@x.test\nBcc:b", "a@x.test>", "-f<x>@x.test",
+            "",
+            "a",
+            "@x.test",
+            "a@",
+            "a@b",
+            "a b@x.test",
+            "\"a\"@x.test",
+            "a@[192.0.2.1]",
+            "a@x..test",
+            "ü@x.test",
+            "a\r\nBcc: b@x.test",
+            "a@x.test\nBcc:b",
+            "a@x.test>",
+            "-f<x>@x.test",
         ] {
             assert_eq!(mailbox(wrong), None, "{wrong:?}");
         }
@@ -232,11 +251,19 @@ mod tests {
 
     #[test]
     fn a_reply_goes_to_reply_to_without_doubles_and_never_to_the_own_address() {
-        let person = |address: &str| Person { name: String::new(), address: Some(address.to_owned()) };
+        let person = |address: &str| Person {
+            name: String::new(),
+            address: Some(address.to_owned()),
+        };
         let from = [person("ada@x.test")];
         let own = "me@ours.test";
         assert_eq!(recipients(&[], &from, own), ["ada@x.test"]);
-        let reply_to = [person("b@x.test"), person("B@X.test"), person("ME@ours.test"), person("broken@")];
+        let reply_to = [
+            person("b@x.test"),
+            person("B@X.test"),
+            person("ME@ours.test"),
+            person("broken@"),
+        ];
         assert_eq!(recipients(&reply_to, &from, own), ["b@x.test"]);
         assert_eq!(recipients(&[person("me@ours.test")], &from, own), ["ada@x.test"]);
         let crowd: Vec<_> = (0..50).map(|n| person(&format!("p{n}@x.test"))).collect();

@@ -4,7 +4,9 @@ use std::time::SystemTime;
 
 use lettre::Address;
 use lettre::message::header::ContentTransferEncoding;
-use lettre::message::{Body, Mailbox, Message, SinglePart, header};
+use lettre::message::{Body, Message, SinglePart, header};
+
+pub use lettre::message::Mailbox;
 
 use crate::mail::ReplyFacts;
 use crate::text::one_line;
@@ -84,8 +86,14 @@ fn address(recipient: &str) -> Result<Address, ReplyError> {
 fn subject(original: &str) -> String {
     // Text that merely looks like an encoded word would be decoded a second time by the reader.
     let line = one_line(original).replace("=?", "= ?");
-    let again = line.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("re:"));
-    if again { line } else { format!("Re: {line}").trim_end().to_owned() }
+    let again = line
+        .get(..3)
+        .is_some_and(|start| start.eq_ignore_ascii_case("re:"));
+    if again {
+        line
+    } else {
+        format!("Re: {line}").trim_end().to_owned()
+    }
 }
 
 /// Every CRLF as LF. The encoded body has no carriage return of its own: quoted-printable spells it out.

@@ -37,25 +37,48 @@ fn a_reply_reaches_the_right_people_in_the_right_thread() {
     let bytes = composed(&facts(), "Thanks, noon works.\r\n\r\n— Jürgen\u{a0}\n");
     let mail = MessageParser::default().parse(&bytes).unwrap();
     let sender = mail.from().unwrap().first().unwrap();
-    assert_eq!((sender.name(), sender.address()), (Some("Jürgen Müller"), Some("me@ours.test")));
-    assert_eq!(mail.to().unwrap().first().unwrap().address(), Some("ada@example.test"));
+    assert_eq!(
+        (sender.name(), sender.address()),
+        (Some("Jürgen Müller"), Some("me@ours.test"))
+    );
+    assert_eq!(
+        mail.to().unwrap().first().unwrap().address(),
+        Some("ada@example.test")
+    );
     assert_eq!(mail.subject(), Some("Re: noon?"));
     assert_eq!(mail.message_id(), Some("muster.17.00@ours.test"));
     assert_eq!(mail.in_reply_to(), &HeaderValue::Text("m2@example.test".into()));
     let references = ["m0@example.test", "m1@example.test", "m2@example.test"];
-    assert_eq!(mail.references().as_text_list().unwrap(), references.map(std::borrow::Cow::from));
+    assert_eq!(
+        mail.references().as_text_list().unwrap(),
+        references.map(std::borrow::Cow::from)
+    );
     assert_eq!(mail.date().unwrap().to_timestamp(), 1_900_000_000);
-    assert_eq!(mail.body_text(0).unwrap().replace("\r\n", "\n"), "Thanks, noon works.\n\n— Jürgen\u{a0}\n");
+    assert_eq!(
+        mail.body_text(0).unwrap().replace("\r\n", "\n"),
+        "Thanks, noon works.\n\n— Jürgen\u{a0}\n"
+    );
     let content_type = mail.content_type().unwrap();
-    assert_eq!((content_type.ctype(), content_type.subtype()), ("text", Some("plain")));
+    assert_eq!(
+        (content_type.ctype(), content_type.subtype()),
+        ("text", Some("plain"))
+    );
     assert_eq!(content_type.attribute("charset"), Some("utf-8"));
     let mut names = header_names(&bytes);
     names.sort();
     assert_eq!(
         names,
         [
-            "content-transfer-encoding", "content-type", "date", "from", "in-reply-to", "message-id",
-            "mime-version", "references", "subject", "to"
+            "content-transfer-encoding",
+            "content-type",
+            "date",
+            "from",
+            "in-reply-to",
+            "message-id",
+            "mime-version",
+            "references",
+            "subject",
+            "to"
         ]
     );
 }
@@ -76,7 +99,11 @@ fn the_approved_text_arrives_unchanged() {
         let bytes = composed(&facts(), text);
         let mail = MessageParser::default().parse(&bytes).unwrap();
         let got = mail.body_text(0).unwrap().replace("\r\n", "\n");
-        assert_eq!(got.trim_end_matches('\n'), text.trim_end_matches('\n'), "{text:?}");
+        assert_eq!(
+            got.trim_end_matches('\n'),
+            text.trim_end_matches('\n'),
+            "{text:?}"
+        );
     }
 }
 
@@ -84,8 +111,17 @@ fn the_approved_text_arrives_unchanged() {
 fn no_field_of_the_original_can_add_a_header() {
     let expected = header_names(&composed(&facts(), "x"));
     for evil in [
-        "a\r\nBcc: eve@evil.test", "a\nBcc: eve@evil.test", "a\rBcc: eve@evil.test", "a\r\n\r\nbody", "\u{85}Bcc: x",
-        "\u{2028}Bcc: x", "=?utf-8?q?=0D=0ABcc:_x?=", "\0\0", "<>", "> <eve", "é\r\nBcc: x",
+        "a\r\nBcc: eve@evil.test",
+        "a\nBcc: eve@evil.test",
+        "a\rBcc: eve@evil.test",
+        "a\r\n\r\nbody",
+        "\u{85}Bcc: x",
+        "\u{2028}Bcc: x",
+        "=?utf-8?q?=0D=0ABcc:_x?=",
+        "\0\0",
+        "<>",
+        "> <eve",
+        "é\r\nBcc: x",
     ] {
         let mut hostile = facts();
         hostile.subject = evil.to_owned();
@@ -95,14 +131,24 @@ fn no_field_of_the_original_can_add_a_header() {
         assert_eq!(header_names(&bytes), expected, "{evil:?}");
         hostile.recipients = vec![format!("ada{evil}@x.test")];
         let date = SystemTime::UNIX_EPOCH;
-        assert_eq!(compose(&hostile, &from(), "<m@x>", "x", date), Err(ReplyError::NoRecipient), "{evil:?}");
+        assert_eq!(
+            compose(&hostile, &from(), "<m@x>", "x", date),
+            Err(ReplyError::NoRecipient),
+            "{evil:?}"
+        );
     }
 }
 
 #[test]
 fn a_subject_says_re_once_and_is_encoded_when_it_must_be() {
     let subject = |original: &str| {
-        let bytes = composed(&ReplyFacts { subject: original.to_owned(), ..facts() }, "x");
+        let bytes = composed(
+            &ReplyFacts {
+                subject: original.to_owned(),
+                ..facts()
+            },
+            "x",
+        );
         let mail = MessageParser::default().parse(&bytes).unwrap();
         mail.subject().unwrap_or_default().to_owned()
     };
@@ -111,7 +157,10 @@ fn a_subject_says_re_once_and_is_encoded_when_it_must_be() {
     assert_eq!(subject("RE: noon?"), "RE: noon?");
     assert_eq!(subject("Ré: noon?"), "Re: Ré: noon?");
     assert_eq!(subject("Grüße aus 東京"), "Re: Grüße aus 東京");
-    assert_eq!(subject(&"wörter ".repeat(40)), format!("Re: {}", "wörter ".repeat(40).trim()));
+    assert_eq!(
+        subject(&"wörter ".repeat(40)),
+        format!("Re: {}", "wörter ".repeat(40).trim())
+    );
     assert_eq!(subject(""), "Re:");
     assert_eq!(subject("=?utf-8?q?x?="), "Re: = ?utf-8?q?x?=");
 }
@@ -127,27 +176,55 @@ fn fifty_long_references_are_folded() {
 
 #[test]
 fn a_mail_that_nobody_can_answer_gets_no_reply() {
-    let nobody = ReplyFacts { recipients: Vec::new(), ..facts() };
-    assert_eq!(compose(&nobody, &from(), "<m@x>", "x", SystemTime::UNIX_EPOCH), Err(ReplyError::NoRecipient));
-    let lonely = ReplyFacts { message_id: None, ..facts() };
+    let nobody = ReplyFacts {
+        recipients: Vec::new(),
+        ..facts()
+    };
+    assert_eq!(
+        compose(&nobody, &from(), "<m@x>", "x", SystemTime::UNIX_EPOCH),
+        Err(ReplyError::NoRecipient)
+    );
+    let lonely = ReplyFacts {
+        message_id: None,
+        ..facts()
+    };
     let names = header_names(&composed(&lonely, "x"));
-    assert!(!names.iter().any(|name| name == "in-reply-to" || name == "references"));
+    assert!(
+        !names
+            .iter()
+            .any(|name| name == "in-reply-to" || name == "references")
+    );
 }
 
 #[test]
 fn a_reply_to_a_reply_stays_in_the_thread() {
     let bytes = composed(&facts(), "first answer");
-    let text = String::from_utf8(bytes).unwrap().replace("me@ours.test", "ada@example.test");
-    let rules = Rules { own_address: "me@ours.test".to_owned(), authority: None };
-    let found = Found { head: text.as_bytes(), size: 0, file_name: "f" };
-    let mail = read(found, &rules, jiff::Timestamp::UNIX_EPOCH);
+    let text = String::from_utf8(bytes)
+        .unwrap()
+        .replace("me@ours.test", "ada@example.test");
+    let rules = Rules {
+        own_address: "me@ours.test".to_owned(),
+        authority: None,
+    };
+    let found = Found {
+        head: text.as_bytes(),
+        size: 0,
+        file_name: "f",
+    };
+    let mail = read(found, &rules, 0);
     assert_eq!(mail.thread.as_deref(), Some("m0@example.test"));
     assert_eq!(mail.reply.message_id.as_deref(), Some("muster.17.00@ours.test"));
-    assert_eq!(mail.reply.references, ["m0@example.test", "m1@example.test", "m2@example.test"]);
+    assert_eq!(
+        mail.reply.references,
+        ["m0@example.test", "m1@example.test", "m2@example.test"]
+    );
 }
 
 #[test]
 fn message_ids_of_two_servers_that_count_alike_differ() {
-    assert_eq!(message_id(7, 255, &from()), "<muster.7.000000000000000000000000000000ff@ours.test>");
+    assert_eq!(
+        message_id(7, 255, &from()),
+        "<muster.7.000000000000000000000000000000ff@ours.test>"
+    );
     assert_ne!(message_id(7, 1, &from()), message_id(7, 2, &from()));
 }

@@ -136,7 +136,10 @@ impl Server {
         let http = client
             .build()
             .map_err(|error| ConnectorError::Start(error.without_url().to_string()))?;
-        Ok(Self { http, base: base.to_owned() })
+        Ok(Self {
+            http,
+            base: base.to_owned(),
+        })
     }
 
     /// Posts one mail. Only an answer that is certainly muster's counts as stored.
@@ -219,7 +222,11 @@ impl Server {
                 }
                 body.extend_from_slice(&chunk);
             }
-            Ok(Reply { status: response.status(), retry_after, body })
+            Ok(Reply {
+                status: response.status(),
+                retry_after,
+                body,
+            })
         };
         tokio::time::timeout(patience, exchange)
             .await
@@ -261,7 +268,11 @@ fn sentence(reply: &Reply) -> String {
         Ok(refusal) => refusal.error.into_bytes(),
         Err(_) => reply.body.clone(),
     };
-    format!("muster answered {}: {}", reply.status.as_u16(), crate::text::printable(&text, 2000))
+    format!(
+        "muster answered {}: {}",
+        reply.status.as_u16(),
+        crate::text::printable(&text, 2000)
+    )
 }
 
 fn is_local(base: &str) -> bool {
@@ -313,7 +324,11 @@ mod tests {
         for local in ["http://127.0.0.1:7447", "http://localhost:1", "http://[::1]:7447"] {
             assert!(is_local(local), "{local}");
         }
-        for remote in ["http://192.0.2.1", "https://localhost.example.test", "https://127.0.0.1.example.test"] {
+        for remote in [
+            "http://192.0.2.1",
+            "https://localhost.example.test",
+            "https://127.0.0.1.example.test",
+        ] {
             assert!(!is_local(remote), "{remote}");
         }
     }

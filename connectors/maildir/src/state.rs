@@ -77,12 +77,12 @@ pub(crate) struct DraftRecord {
     pub(crate) detail: String,
 }
 
-/// The open state folder. Dropping it gives up the lock.
+/// The state folder. Dropping it gives up the lock.
 #[derive(Debug)]
 pub(crate) struct State {
     root: PathBuf,
     counter: AtomicU64,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl State {
@@ -105,13 +105,33 @@ impl State {
         let state = Self {
             root: root.to_owned(),
             counter: AtomicU64::new(0),
-            _lock: lock,
+            _lock: Some(lock),
         };
-        for folder in ["tmp", "mails", "drafts/open", "drafts/unknown", "drafts/closed", "quarantine"] {
+        for folder in [
+            "tmp",
+            "mails",
+            "drafts/open",
+            "drafts/unknown",
+            "drafts/closed",
+            "quarantine",
+        ] {
             state.folder(&root.join(folder))?;
         }
         state.empty_tmp()?;
         Ok(state)
+    }
+
+    /// Looks into the folder beside a connector that may be running: every file in it is whole, and a move is one rename.
+    pub(crate) fn peek(root: &Path) -> Result<Self> {
+        if !root.join("lock").is_file() {
+            let sentence = format!("{root:?} is not the state folder of a connector.");
+            return Err(ConnectorError::Usage(sentence));
+        }
+        Ok(Self {
+            root: root.to_owned(),
+            counter: AtomicU64::new(0),
+            _lock: None,
+        })
     }
 
     fn empty_tmp(&self) -> Result<()> {
@@ -137,7 +157,11 @@ impl State {
             .mode(0o700)
             .create(folder)
             .tried("create", folder)?;
-        for parent in folder.ancestors().skip(1).take_while(|path| path.starts_with(&self.root)) {
+        for parent in folder
+            .ancestors()
+            .skip(1)
+            .take_while(|path| path.starts_with(&self.root))
+        {
             sync_folder(parent)?;
         }
         Ok(())
@@ -145,7 +169,9 @@ impl State {
 
     fn tmp_path(&self) -> PathBuf {
         let number = self.counter.fetch_add(1, Ordering::Relaxed);
-        self.root.join("tmp").join(format!("{}-{number}", std::process::id()))
+        self.root
+            .join("tmp")
+            .join(format!("{}-{number}", std::process::id()))
     }
 
     fn write<T: Serialize>(&self, path: &Path, content: &T) -> Result<()> {
@@ -163,8 +189,12 @@ impl State {
     fn mail_path(&self, external_id: &str) -> Option<PathBuf> {
         // The last digits belong to the hash of the whole mail, which nobody can aim at one folder cheaply.
         let shard = external_id.get(external_id.len().checked_sub(2)?..)?;
-        is_external_id(external_id)
-            .then(|| self.root.join("mails").join(shard).join(format!("{external_id}.json")))
+        is_external_id(external_id).then(|| {
+            self.root
+                .join("mails")
+                .join(shard)
+                .join(format!("{external_id}.json"))
+        })
     }
 
     /// What is known of a mail. A record that cannot be read counts as none: the mail is posted again, which is safe.
@@ -199,10 +229,15 @@ impl State {
             return Ok(());
         }
         let tmp = self.tmp_path();
-        fs::DirBuilder::new().mode(0o700).create(&tmp).tried("create", &tmp)?;
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&tmp)
+            .tried("create", &tmp)?;
         let copy = tmp.join("mail.eml");
         fs::copy(mail, &copy).tried("copy", mail)?;
-        File::open(&copy).and_then(|file| file.sync_all()).tried("write", &copy)?;
+        File::open(&copy)
+            .and_then(|file| file.sync_all())
+            .tried("write", &copy)?;
         write_synced(&tmp.join("reason.txt"), format!("{reason}\n").as_bytes())?;
         sync_folder(&tmp)?;
         rename_synced(&tmp, &place)
@@ -396,7 +431,10 @@ mod tests {
     fn a_record_survives_reopening_and_a_broken_one_counts_as_none() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("state");
-        let record = MailRecord { stage: MailStage::Posted, reply: ReplyFacts::default() };
+        let record = MailRecord {
+            stage: MailStage::Posted,
+            reply: ReplyFacts::default(),
+        };
         let state = State::open(&root).unwrap();
         assert_eq!(fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0o700);
         state.record_mail(&id(1), &record).unwrap();
@@ -443,7 +481,12 @@ mod tests {
             assert_eq!(state.draft(draft_id).unwrap(), None);
             state.record_draft(&draft(draft_id, DraftStage::Intent)).unwrap();
         }
-        let open: Vec<_> = state.open_drafts().unwrap().iter().map(|draft| draft.draft_id).collect();
+        let open: Vec<_> = state
+            .open_drafts()
+            .unwrap()
+            .iter()
+            .map(|draft| draft.draft_id)
+            .collect();
         assert_eq!(open, [1, 7, 300]);
         state.close(7).unwrap();
         state.give_up(300).unwrap();
@@ -452,7 +495,12 @@ mod tests {
         for draft_id in [7, 300, 1] {
             assert!(state.draft(draft_id).unwrap().is_some(), "{draft_id}");
         }
-        let unknown: Vec<_> = state.unknown_drafts().unwrap().iter().map(|(id, _)| *id).collect();
+        let unknown: Vec<_> = state
+            .unknown_drafts()
+            .unwrap()
+            .iter()
+            .map(|(id, _)| *id)
+            .collect();
         assert_eq!(unknown, [1, 300]);
         assert!(state.dismiss(300).unwrap());
         assert!(!state.dismiss(300).unwrap());

@@ -6,9 +6,9 @@ use std::path::Path;
 use crate::error::{ConnectorError, Tried as _};
 use crate::state::State;
 
-/// Prints both lists. Refuses while a connector runs, because it works on the same folder.
+/// Prints both lists; a connector may be running beside.
 pub(crate) fn show(state_folder: &Path) -> Result<(), ConnectorError> {
-    let state = open_existing(state_folder)?;
+    let state = State::peek(state_folder)?;
     let mut out = String::new();
     let mut line = |text: &str| {
         out.push_str(text);
@@ -18,7 +18,10 @@ pub(crate) fn show(state_folder: &Path) -> Result<(), ConnectorError> {
     line(&format!("{} replies whose fate is unknown", unknown.len()));
     for (draft_id, record) in &unknown {
         match record {
-            Some(record) => line(&format!("  draft {draft_id}: look for Message-ID {} in the sent mail", record.message_id)),
+            Some(record) => line(&format!(
+                "  draft {draft_id}: look for Message-ID {} in the sent mail",
+                record.message_id
+            )),
             None => line(&format!("  draft {draft_id}: its record cannot be read")),
         }
     }
@@ -28,30 +31,28 @@ pub(crate) fn show(state_folder: &Path) -> Result<(), ConnectorError> {
     let quarantined = state.quarantined()?;
     line(&format!("{} mails set aside", quarantined.len()));
     for (place, reason) in &quarantined {
-        line(&format!("  {}: {}", place.display(), crate::text::one_line(reason)));
+        line(&format!(
+            "  {}: {}",
+            place.display(),
+            crate::text::one_line(reason)
+        ));
     }
     if !quarantined.is_empty() {
         line("  To have one tried again, move its mail.eml into new/ and remove its folder.");
     }
     let stdout = Path::new("standard output");
-    std::io::stdout().write_all(out.as_bytes()).tried("write to", stdout)
+    std::io::stdout()
+        .write_all(out.as_bytes())
+        .tried("write to", stdout)
 }
 
 /// Takes one reply off the list.
 pub(crate) fn dismiss(state_folder: &Path, draft_id: u64) -> Result<(), ConnectorError> {
-    if open_existing(state_folder)?.dismiss(draft_id)? {
+    if State::peek(state_folder)?.dismiss(draft_id)? {
         Ok(())
     } else {
         Err(ConnectorError::Usage(format!(
             "Draft {draft_id} is not on the list of replies whose fate is unknown. See --status."
         )))
-    }
-}
-
-fn open_existing(state_folder: &Path) -> Result<State, ConnectorError> {
-    if state_folder.join("lock").is_file() {
-        State::open(state_folder)
-    } else {
-        Err(ConnectorError::Usage(format!("{state_folder:?} is not the state folder of a connector.")))
     }
 }

@@ -70,8 +70,19 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// An HTML text as plain text with a line for each block. Links and pictures are dropped, their text stays.
 pub(crate) fn from_html(html: &str) -> String {
     const ENDS_A_LINE: [&str; 13] = [
-        "/div", "/tr", "/li", "/h1", "/h2", "/h3", "/h4", "/h5", "/h6", "/table", "/blockquote",
-        "/pre", "hr",
+        "/div",
+        "/tr",
+        "/li",
+        "/h1",
+        "/h2",
+        "/h3",
+        "/h4",
+        "/h5",
+        "/h6",
+        "/table",
+        "/blockquote",
+        "/pre",
+        "hr",
     ];
     let mut broken = String::with_capacity(html.len());
     let mut rest = html;
@@ -93,7 +104,11 @@ pub(crate) fn from_html(html: &str) -> String {
     let mut text = String::new();
     let mut blank_lines = 0;
     for line in mail_parser::decoders::html::html_to_text(&broken).lines() {
-        blank_lines = if line.trim().is_empty() { blank_lines + 1 } else { 0 };
+        blank_lines = if line.trim().is_empty() {
+            blank_lines + 1
+        } else {
+            0
+        };
         if blank_lines < 2 {
             text.push_str(line.trim_end());
             text.push('\n');

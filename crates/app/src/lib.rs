@@ -75,6 +75,13 @@ impl App {
             tasks,
         }
     }
+
+    /// The same app with chiefs made by `make`.
+    #[must_use]
+    pub fn with_runtimes(mut self, make: chief::MakeRuntime) -> Self {
+        self.chiefs = chief::Chiefs::made_by(make);
+        self
+    }
 }
 
 /// Every statement muster runs on its own database, by slice: what the catalogue and leak tests walk.

@@ -1,6 +1,8 @@
 //! Time as muster keeps it: whole microseconds since 1970 in UTC, read through one door so that tests can move it. Never sleeps.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -64,6 +66,16 @@ impl Time {
     }
 }
 
+impl Time {
+    /// The date as mail headers write it, in UTC.
+    pub fn rfc2822(self) -> String {
+        match Timestamp::from_microsecond(self.0) {
+            Ok(t) => t.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string(),
+            Err(_) => format!("{}us", self.0),
+        }
+    }
+}
+
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.rfc3339())
@@ -73,18 +85,33 @@ impl fmt::Display for Time {
 /// Where "now" comes from. Acts take `now` as a value; only the edges ask the clock.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
-    _sealed: (),
+    manual: Option<Arc<AtomicI64>>,
 }
 
 impl Clock {
     /// The system's clock. In a build with the feature `test-clock` the file that `MUSTER_TEST_CLOCK` names
     /// (an integer: seconds added to now) is read before each use.
     pub fn system() -> Self {
-        Self { _sealed: () }
+        Self { manual: None }
+    }
+
+    /// A clock that stands still until it is moved; every clone of it is the same clock.
+    pub fn manual(start: Time) -> Self {
+        Self { manual: Some(Arc::new(AtomicI64::new(start.0))) }
+    }
+
+    /// Moves a manual clock; the system's clock is not muster's to move.
+    pub fn advance(&self, span: Duration) {
+        if let Some(manual) = &self.manual {
+            manual.fetch_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX), Ordering::SeqCst);
+        }
     }
 
     /// The present moment.
     pub fn now(&self) -> Time {
+        if let Some(manual) = &self.manual {
+            return Time(manual.load(Ordering::SeqCst));
+        }
         #[expect(clippy::disallowed_methods, reason = "the one door to the system's clock")]
         let now = Timestamp::now();
         Time(now.as_microsecond().saturating_add(offset_micros()))

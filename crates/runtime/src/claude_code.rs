@@ -358,7 +358,7 @@ impl Talk {
         let mut unanswered = false;
         loop {
             match self.frame().await {
-                Ok(Some(Frame::Retry)) => unanswered = false,
+                Ok(Some(Frame::Retry)) => unanswered = true,
                 Ok(Some(Frame::Assistant)) => unanswered = false,
                 Ok(Some(Frame::Result(result))) => {
                     return match result.verdict() {

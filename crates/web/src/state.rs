@@ -62,6 +62,13 @@ impl Origin {
         }
     }
 
+    /// The same, answering to the listener's own address too: what runs on this machine talks to it directly, whatever name people use.
+    #[must_use]
+    pub fn and_listener(mut self, address: SocketAddr) -> Self {
+        self.hosts.push(format!("{}:{}", host_text(address.ip()), address.port()));
+        self
+    }
+
     /// The same, answering to any `Host`: for an address that is open on purpose (`MUSTER_INSECURE=1`).
     #[must_use]
     pub fn any_host(mut self) -> Self {

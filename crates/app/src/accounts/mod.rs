@@ -16,6 +16,3 @@ pub use sessions::{BrowserCaller, browser, confirm_password, sign_in_password, s
 pub use sql::STATEMENTS;
 pub use state::{OwnerName, Password, SESSION_IDLE, SESSION_LIFETIME};
 pub use tokens::{AgentCaller, MirrorCaller, NewToken, PersonalCaller, Token, agent, create_token, mirror, personal, revoke_token, tokens};
-
-#[cfg(test)]
-mod tests;

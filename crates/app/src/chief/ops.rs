@@ -27,16 +27,32 @@ pub struct Chief {
     pub created_at: Time,
 }
 
+/// Makes the runtime of a chief.
+pub type MakeRuntime = Arc<dyn Fn(&Chief) -> Arc<dyn Runtime> + Send + Sync>;
+
 /// The runtimes of this process, one a chief, made at its first turn. Cloning shares them.
 #[derive(Clone, Default)]
-pub struct Chiefs(Arc<Mutex<HashMap<ChiefId, Arc<dyn Runtime>>>>);
+pub struct Chiefs {
+    running: Arc<Mutex<HashMap<ChiefId, Arc<dyn Runtime>>>>,
+    make: Option<MakeRuntime>,
+}
 
 impl Chiefs {
+    /// Runtimes made by `make` instead of from the chief's command: a chief at the edge of what a test can reach.
+    pub(crate) fn made_by(make: MakeRuntime) -> Self {
+        Self { running: Arc::default(), make: Some(make) }
+    }
+
     /// The runtime of `chief`, long-lived children included.
     pub(super) fn runtime(&self, app: &App, chief: &Chief) -> Result<Arc<dyn Runtime>, ChiefError> {
-        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(runtime) = running.get(&chief.id) {
             return Ok(runtime.clone());
+        }
+        if let Some(make) = &self.make {
+            let runtime = make(chief);
+            running.insert(chief.id, runtime.clone());
+            return Ok(runtime);
         }
         let program = Program::parse(&chief.command).map_err(ChiefError::Program)?;
         let mut settings = Settings::new(app.settings.data_dir.join("chiefs").join(chief.id.to_string()));
@@ -48,7 +64,7 @@ impl Chiefs {
 
     /// Lets go of these chiefs: a long-lived child ends with its last handle.
     pub(super) fn forget(&self, chiefs: &[ChiefId]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| !chiefs.contains(id));
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| !chiefs.contains(id));
     }
 }
 

@@ -21,6 +21,3 @@ pub use lapse::{lapse_owner, sweep};
 pub use list::{Card, CardMessage, Page, archived, card, open};
 pub use sql::STATEMENTS;
 pub use state::{DraftState, LEASE, LIFETIME, PENDING_CAP};
-
-#[cfg(test)]
-mod tests;

@@ -14,6 +14,3 @@ pub use sql::STATEMENTS;
 pub use state::{HOURLY_CAP, MessageState, Status, UNDELIVERED_CAP};
 
 pub(crate) use ops::{Settled, Stored, begin_delivery, next_queued, settle, settle_left_over};
-
-#[cfg(test)]
-mod tests;

@@ -86,6 +86,15 @@ async fn an_agent_is_kept_between_turns_with_a_session_per_conversation() {
 }
 
 #[tokio::test]
+async fn what_an_agent_says_after_the_end_is_no_part_of_the_reply() {
+    for _ in 0..5 {
+        let place = Place::new();
+        let outcome = chief(&place, "late").turn(turn("c-1", "x")).await;
+        assert_eq!(reply(outcome), "heard 1: x");
+    }
+}
+
+#[tokio::test]
 async fn an_agent_gets_muster_s_tools_over_http_with_its_token() {
     let place = Place::new();
     reply(chief(&place, "").turn(turn("c-1", "x")).await);

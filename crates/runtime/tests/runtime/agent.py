@@ -103,7 +103,8 @@ def prompt(number, session, text):
     say(session, text)
     stop = [word.removeprefix("stop=") for word in manners if word.startswith("stop=")]
     answer(number, {"stopReason": (stop or ["end_turn"])[0]})
-    say(session, "after the end")
+    if manner("late"):
+        say(session, "after the end")
 
 
 def handle(message):

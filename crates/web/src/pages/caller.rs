@@ -1,6 +1,6 @@
 //! The one extractor of a browser session: a signed-in person on a same-origin request. Never accepts any other credential beside it.
 
-use axum::extract::{FromRequestParts, OriginalUri};
+use axum::extract::FromRequestParts;
 use axum::response::Response;
 use http::request::Parts;
 use muster_app::accounts::{self, BrowserCaller};
@@ -51,9 +51,8 @@ fn admissible(parts: &Parts, web: &Web) -> Result<(), Response> {
 
 /// Where to come back to after signing in: only for a page that was read, never for a form.
 fn path(parts: &Parts) -> String {
-    let uri = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |original| &original.0);
     match parts.method {
-        http::Method::GET => uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
+        http::Method::GET => parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
         _ => "/".to_owned(),
     }
 }

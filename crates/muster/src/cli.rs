@@ -1,0 +1,277 @@
+//! The command line as it is spelled. Never does anything.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A self-hosted control plane for your fleet of AI coding agents.
+#[derive(Debug, Parser)]
+#[command(name = "muster", version, propagate_version = true, after_help = "Example: muster demo")]
+pub(crate) struct Cli {
+    /// The folder that holds muster's database and settings (MUSTER_DATA_DIR)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<std::path::PathBuf>,
+    /// The database, sqlite://PATH or postgres://… (MUSTER_DATABASE_URL)
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) database_url: Option<String>,
+    /// Print one JSON document on standard output
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server
+    #[command(after_help = "Example: MUSTER_PLUGINS=1 muster serve")]
+    Serve(Serve),
+    /// A tour with nothing to configure: real mails, a real connector, a rule-following chief
+    #[command(after_help = "Example: muster demo")]
+    Demo(Demo),
+    /// Accounts
+    #[command(subcommand, after_help = "Example: printf '%s\\n' \"$PASSWORD\" | muster owner add ada --password-stdin")]
+    Owner(Owner),
+    /// Personal, mirror host and agent tokens
+    #[command(subcommand, after_help = "Example: muster token create --owner ada --kind personal --label laptop")]
+    Token(Token),
+    /// Connectors: outside processes that bring messages in and send approved replies
+    #[command(subcommand, after_help = "Example: muster connector add mail --label Inbox --data-scope 'the inbox notes'")]
+    Connector(Connector),
+    /// The agent that reads inbound messages
+    #[command(subcommand, after_help = "Example: muster chief set --runtime claude-code --command 'claude --model sonnet'")]
+    Chief(Chief),
+    /// Messages that the chief may or may not have read
+    #[command(subcommand, after_help = "Example: muster plugins retry 42")]
+    Plugins(Plugins),
+    /// The audit log
+    #[command(subcommand, after_help = "Example: muster audit list --event plugin.draft.approved")]
+    Audit(Audit),
+    /// Settings: what is in force, and what there is
+    #[command(subcommand, after_help = "Example: muster config show")]
+    Config(Config),
+    /// Check the whole installation
+    #[command(after_help = "Example: muster doctor --json")]
+    Doctor,
+    /// Print shell completions
+    #[command(after_help = "Example: muster completions bash > /etc/bash_completion.d/muster")]
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    #[command(after_help = "Example: muster man | man -l -")]
+    Man,
+    /// The Maildir connector as its own process, for the tour
+    #[command(hide = true)]
+    DemoConnector(muster_maildir::Options),
+    /// The tour's rule-following chief
+    #[command(hide = true)]
+    DemoChief,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where to listen (MUSTER_LISTEN); port 0 picks one
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+    /// The address people use, when it is not the listener's (MUSTER_PUBLIC_URL)
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Where to listen; port 0 picks one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Owner {
+    /// Make an account; prints its id
+    #[command(after_help = "Example: muster owner add ada")]
+    Add {
+        /// a-z, 0-9, '.', '_' and '-'
+        name: String,
+        /// Read the password from one line of standard input instead of asking on the terminal
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// List accounts
+    #[command(after_help = "Example: muster owner list --json")]
+    List,
+    /// Refuse every sign-in and token of an account; nothing is deleted
+    #[command(after_help = "Example: muster owner disable ada")]
+    Disable {
+        /// The account
+        name: String,
+    },
+    /// Let a disabled account in again
+    #[command(after_help = "Example: muster owner enable ada")]
+    Enable {
+        /// The account
+        name: String,
+    },
+}
+
+/// Whose rows a command works on.
+#[derive(Debug, Args)]
+pub(crate) struct OwnerArg {
+    /// The account; may be left out while there is one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum TokenKind {
+    /// mst_: your scripts and hooks, on /api
+    Personal,
+    /// mmh_: a mirror host's daemon
+    MirrorHost,
+    /// mag_: an agent, on /mcp
+    Agent,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Token {
+    /// Make a token; prints it alone, once
+    #[command(after_help = "Example: muster token create --owner ada --kind personal --label laptop")]
+    Create {
+        #[command(flatten)]
+        owner: OwnerArg,
+        /// What it may be used for
+        #[arg(long)]
+        kind: TokenKind,
+        /// What you call it
+        #[arg(long, default_value = "unnamed")]
+        label: String,
+        /// The host it is for (mirror-host)
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// List tokens; never shows their text
+    #[command(after_help = "Example: muster token list --owner ada")]
+    List {
+        #[command(flatten)]
+        owner: OwnerArg,
+    },
+    /// Refuse a token from now on
+    #[command(after_help = "Example: muster token revoke 3")]
+    Revoke {
+        #[command(flatten)]
+        owner: OwnerArg,
+        /// Its id
+        id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Connector {
+    /// Make a connector; prints its mpl_ token alone, once
+    #[command(after_help = "Example: muster connector add mail --owner ada --label Inbox --data-scope 'the inbox notes'")]
+    Add {
+        /// a-z, 0-9, '.', '_' and '-'
+        name: String,
+        #[command(flatten)]
+        owner: OwnerArg,
+        /// What your chief's conversation for it is called
+        #[arg(long)]
+        label: String,
+        /// Where your chief may record what it learns from its messages
+        #[arg(long, value_name = "SCOPE")]
+        data_scope: String,
+    },
+    /// List connectors
+    #[command(after_help = "Example: muster connector list --json")]
+    List {
+        #[command(flatten)]
+        owner: OwnerArg,
+    },
+    /// End a connector: its token is refused from now on
+    #[command(after_help = "Example: muster connector revoke mail")]
+    Revoke {
+        #[command(flatten)]
+        owner: OwnerArg,
+        /// Its id, or its name
+        connector: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Runtime {
+    /// A program per turn: the text on standard input, the reply on standard output
+    Command,
+    /// Claude Code, headless, one conversation per connector
+    ClaudeCode,
+    /// Any agent that speaks the Agent Client Protocol
+    Acp,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Chief {
+    /// Make a program your chief, in place of any other
+    #[command(after_help = "Example: muster chief set --owner ada --runtime command --command 'my-chief --fast'")]
+    Set {
+        #[command(flatten)]
+        owner: OwnerArg,
+        /// How turns reach it
+        #[arg(long)]
+        runtime: Runtime,
+        /// The program and its arguments, split as a shell splits words; no shell runs it
+        #[arg(long, value_name = "'PROGRAM ARGS…'")]
+        command: Option<String>,
+    },
+    /// Show who your chief is
+    #[command(after_help = "Example: muster chief show --json")]
+    Show {
+        #[command(flatten)]
+        owner: OwnerArg,
+    },
+    /// Be without a chief: messages wait
+    #[command(after_help = "Example: muster chief remove")]
+    Remove {
+        #[command(flatten)]
+        owner: OwnerArg,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Plugins {
+    /// Hand an unconfirmed message to the chief again, on a running server (MUSTER_URL, MUSTER_TOKEN)
+    #[command(after_help = "Example: MUSTER_URL=http://127.0.0.1:7447 MUSTER_TOKEN=mst_… muster plugins retry 42")]
+    Retry {
+        /// The message's id
+        message_id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    /// List events, oldest first
+    #[command(after_help = "Example: muster audit list --limit 20 --event plugin.delivered")]
+    List {
+        #[command(flatten)]
+        owner: OwnerArg,
+        /// Only this event
+        #[arg(long, value_name = "EVENT")]
+        event: Option<String>,
+        /// Only at or after this moment, RFC 3339
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// Only before this moment, RFC 3339
+        #[arg(long, value_name = "TIME")]
+        until: Option<String>,
+        /// Only the newest N
+        #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(i64).range(1..=100_000))]
+        limit: i64,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Show what is in force and where it comes from; secrets are never shown
+    #[command(after_help = "Example: muster config show --json")]
+    Show,
+    /// Print the documentation of every setting
+    #[command(after_help = "Example: muster config docs > docs/configuration.md")]
+    Docs,
+}

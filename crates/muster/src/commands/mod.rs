@@ -1,0 +1,129 @@
+//! One file a command. Never a rule: each calls the app or a running server and prints.
+
+mod audit;
+mod chief;
+mod config;
+mod connector;
+mod doctor;
+mod owner;
+mod plugins;
+pub(crate) mod serve;
+mod token;
+
+use clap::CommandFactory as _;
+use muster_app::{App, Settings};
+use muster_core::Clock;
+use muster_core::clock::Time;
+use muster_core::ids::OwnerId;
+use muster_core::screen::DenyWords;
+use muster_store::{Db, Options};
+use serde_json::{Value, json};
+
+use crate::cli::{Cli, Command, OwnerArg};
+use crate::config::Config;
+use crate::output::Failure;
+use crate::{demo, output};
+
+/// Does what the command line says.
+pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "muster", &mut std::io::stdout());
+            return Ok(());
+        }
+        Command::Man => return Ok(clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?),
+        Command::Config(crate::cli::Config::Docs) => return output::line(crate::config::docs().trim_end()),
+        Command::DemoChief => return demo::chief::run().await,
+        Command::DemoConnector(options) => return demo::connector::run(options.clone()).await,
+        _ => {}
+    }
+    let config = Config::load(&cli)?;
+    let json = cli.json;
+    match cli.command {
+        Command::Serve(args) => serve::run(config, args).await,
+        Command::Demo(args) => demo::run(config, args, cli.data_dir.is_some()).await,
+        Command::Owner(command) => owner::run(&config, command, json).await,
+        Command::Token(command) => token::run(&config, command, json).await,
+        Command::Connector(command) => connector::run(&config, command, json).await,
+        Command::Chief(command) => chief::run(&config, command, json).await,
+        Command::Plugins(command) => plugins::run(&config, command, json).await,
+        Command::Audit(command) => audit::run(&config, command, json).await,
+        Command::Config(_) => config::show(&config, json),
+        Command::Doctor => doctor::run(&config, json).await,
+        Command::Completions { .. } | Command::Man | Command::DemoChief | Command::DemoConnector(_) => Ok(()),
+    }
+}
+
+/// Opens the database of the configuration.
+pub(crate) async fn open_db(config: &Config) -> Result<Db, Failure> {
+    config.make_data_dir()?;
+    let mut options = Options::new(config.database_url(), config.data_dir.join("locks"));
+    if let Some(connections) = config.text("MUSTER_DATABASE_CONNECTIONS").and_then(|text| text.parse().ok()) {
+        options.connections = connections;
+    }
+    Db::open(&options).await.map_err(|error| Failure::refused("database", error.to_string()))
+}
+
+/// The app on an open database. `base` is the address of this server, for what is told to a chief.
+pub(crate) fn app(config: &Config, db: Db, mcp_url: String, public_url: String) -> Result<App, Failure> {
+    let deny_words = DenyWords::parse(config.text("MUSTER_FLOW_AGENT_DENY_WORDS").unwrap_or_default())
+        .map_err(|error| Failure::refused("bad_setting", format!("MUSTER_FLOW_AGENT_DENY_WORDS: {error}")))?;
+    Ok(App::new(
+        db,
+        Clock::system(),
+        Settings {
+            plugins: config.on("MUSTER_PLUGINS"),
+            stepup_window: config.duration("MUSTER_STEPUP_WINDOW", std::time::Duration::from_secs(12 * 3600)),
+            deny_words,
+            mcp_url,
+            data_dir: config.data_dir.clone(),
+            turn_watchdog: config.duration("MUSTER_CHIEF_WATCHDOG", std::time::Duration::from_secs(30 * 60)),
+            public_url,
+        },
+    ))
+}
+
+/// The app for a command that needs no running server.
+async fn offline(config: &Config) -> Result<App, Failure> {
+    let db = open_db(config).await?;
+    let base = config.text("MUSTER_PUBLIC_URL").unwrap_or("http://localhost:7447").to_owned();
+    app(config, db, String::new(), base)
+}
+
+/// The owner a command works for: the one that is named, or the only one.
+async fn owner(app: &App, arg: &OwnerArg) -> Result<OwnerId, Failure> {
+    if let Some(name) = &arg.owner {
+        return muster_app::accounts::find(app, name).await.map(|owner| owner.id).map_err(account);
+    }
+    let mut owners = muster_app::accounts::list(app).await?.into_iter();
+    match (owners.next(), owners.next()) {
+        (Some(only), None) => Ok(only.id),
+        (None, _) => Err(Failure::refused("not_found", "there is no owner yet; make one with muster owner add NAME")),
+        (Some(_), Some(_)) => Err(Failure::usage("there are several owners; say which with --owner NAME")),
+    }
+}
+
+fn account(error: muster_app::accounts::AccountError) -> Failure {
+    use muster_app::accounts::AccountError;
+    match error {
+        AccountError::Name | AccountError::Password => Failure::usage(error.to_string()),
+        AccountError::NameTaken => Failure::refused("name_taken", error.to_string()),
+        AccountError::NotFound => Failure::refused("not_found", error.to_string()),
+        AccountError::AlreadySetUp => Failure::refused("already_set_up", error.to_string()),
+        AccountError::Fault(fault) => fault.into(),
+    }
+}
+
+fn field(error: &muster_core::text::TextError) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+/// A moment that may be missing, as JSON.
+fn moment(time: Option<Time>) -> Value {
+    time.map_or(Value::Null, |time| json!(time.rfc3339()))
+}
+
+/// A moment that may be missing, for a table.
+fn moment_text(time: Option<Time>) -> String {
+    time.map_or_else(|| "never".to_owned(), Time::rfc3339)
+}

@@ -1,0 +1,152 @@
+//! `muster serve`: opens the database, listens, serves until it is told to stop. Never serves with a setting it does not understand.
+
+use std::net::SocketAddr;
+
+use muster_app::{App, accounts, background};
+use muster_web::{Limits, Origin, Setup, Web};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use super::open_db;
+use crate::cli;
+use crate::config::Config;
+use crate::output::{self, Failure};
+
+/// A server that listens and is about to serve.
+pub(crate) struct Ready {
+    /// The app behind it.
+    pub(crate) app: App,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// The base of its links.
+    pub(crate) base: String,
+    listener: TcpListener,
+    web: Web,
+    setup: Setup,
+}
+
+pub(crate) async fn run(mut config: Config, args: cli::Serve) -> Result<(), Failure> {
+    config.flag("MUSTER_LISTEN", args.listen)?;
+    config.flag("MUSTER_PUBLIC_URL", args.public_url)?;
+    log(&config)?;
+    let ready = prepare(&config).await?;
+    banner(&config, &ready);
+    if !accounts::any_owner(&ready.app).await? {
+        let code = ready.setup.open().map_err(|error| Failure::refused("randomness", error.to_string()))?;
+        eprintln!("No owner yet. Set up the first one, once, at:\n  {}/setup?code={}", ready.base, code.expose());
+    }
+    output::line(&format!("listening on http://{}", ready.address))?;
+    ready.serve(stop_signal()?).await;
+    Ok(())
+}
+
+/// Opens everything and listens. Nothing is served yet; connections wait.
+pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
+    let wanted = config.text("MUSTER_LISTEN").unwrap_or("127.0.0.1:7447");
+    let wanted: SocketAddr = wanted.parse().map_err(|_| Failure::refused("bad_setting", "MUSTER_LISTEN is not an address"))?;
+    let public = config.text("MUSTER_PUBLIC_URL").map(|url| url.trim_end_matches('/').to_owned());
+    let insecure = config.on("MUSTER_INSECURE");
+    if !wanted.ip().is_loopback() && !insecure && !public.as_deref().is_some_and(|url| url.starts_with("https://")) {
+        return Err(Failure::refused(
+            "bad_setting",
+            "MUSTER_LISTEN is not a loopback address, so passwords and tokens would cross the network in the clear. Put a proxy with TLS in front and set MUSTER_PUBLIC_URL=https://…, or accept the risk with MUSTER_INSECURE=1. Nothing was started",
+        ));
+    }
+    raise_descriptors();
+    let db = open_db(config).await?;
+    let listener = TcpListener::bind(wanted).await.map_err(|error| Failure::refused("listen", format!("{wanted} cannot be listened on: {error}. Choose another with --listen")))?;
+    let address = listener.local_addr()?;
+    let origin = match &public {
+        Some(url) => Origin::public(url),
+        None if insecure && !address.ip().is_loopback() => Origin::listener(address).any_host(),
+        None => Origin::listener(address),
+    };
+    let base = origin.base().to_owned();
+    // A chief runs on this machine, whatever name people use.
+    let local = if address.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], address.port())) } else { address };
+    let origin = origin.and_listener(local);
+    let app = super::app(config, db, format!("http://{local}/mcp"), base.clone())?;
+    let setup = Setup::default();
+    let web = Web::new(app.clone(), origin, setup.clone(), config.secret("MUSTER_HOOK_TOKEN"));
+    Ok(Ready { app, address, base, listener, web, setup })
+}
+
+impl Ready {
+    /// Serves until `stop`, then ends what runs and closes the database.
+    pub(crate) async fn serve(self, stop: CancellationToken) {
+        background::start_sweep(&self.app);
+        let tasks = self.app.tasks.clone();
+        let stopping = stop.clone();
+        let ending = tokio::spawn(async move {
+            stopping.cancelled().await;
+            // Ends waiting claims and running turns, so that their requests can be answered.
+            tasks.stop().await;
+        });
+        muster_web::serve(self.listener, muster_web::router(self.web), Limits::default(), stop).await;
+        if let Err(error) = ending.await {
+            tracing::error!(error = %error, "ending the running work failed");
+        }
+        self.app.db.close().await;
+    }
+}
+
+/// Ends at SIGINT or SIGTERM.
+pub(crate) fn stop_signal() -> Result<CancellationToken, Failure> {
+    let stop = CancellationToken::new();
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let told = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        told.cancel();
+        // A second signal means now.
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        std::process::exit(130);
+    });
+    Ok(stop)
+}
+
+/// Logs to standard error.
+pub(crate) fn log(config: &Config) -> Result<(), Failure> {
+    let directives = config.text("MUSTER_LOG").unwrap_or("info");
+    let filter = EnvFilter::try_new(directives).map_err(|_| Failure::refused("bad_setting", "MUSTER_LOG has a value muster cannot use: write a level such as info, or directives such as muster_web=debug. Nothing was started"))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    let set = if config.text("MUSTER_LOG_FORMAT") == Some("json") { builder.json().try_init() } else { builder.with_target(false).try_init() };
+    set.map_err(|error| Failure::refused("log", error.to_string()))
+}
+
+/// Says which features are on.
+fn banner(config: &Config, ready: &Ready) {
+    let on = |on: bool| if on { "on" } else { "off" };
+    tracing::info!(
+        plugins = on(ready.app.settings.plugins),
+        hook_token = if config.text("MUSTER_HOOK_TOKEN").is_some() { "set" } else { "unset: personal tokens only" },
+        passkeys = on(ready.app.passkeys.is_some()),
+        database = ?ready.app.db.engine(),
+        "muster {}",
+        env!("CARGO_PKG_VERSION")
+    );
+    for name in Config::unknown() {
+        tracing::warn!(name = %muster_core::text::terminal(&name), "this variable is set but muster does not know it");
+    }
+    if config.on("MUSTER_INSECURE") {
+        tracing::warn!("MUSTER_INSECURE=1: passwords and tokens may cross the network in the clear");
+    }
+}
+
+/// Each waiting claim is an open connection: takes all the descriptors the system allows.
+fn raise_descriptors() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::debug!(error = %error, "the limit of open files stays as it is");
+    }
+}

@@ -1,0 +1,294 @@
+//! Every setting in one table with its default, meaning and check; flags beat environment beats `muster.toml`. Never applies a bad value.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use muster_core::Secret;
+use muster_core::clock::parse_duration;
+use muster_core::screen::DenyWords;
+
+use crate::cli::Cli;
+use crate::output::Failure;
+
+/// One setting.
+pub(crate) struct Variable {
+    /// Its name in the environment; in `muster.toml` the same in lower case without `MUSTER_`.
+    pub(crate) name: &'static str,
+    /// Its default, as the documentation says it.
+    pub(crate) default: &'static str,
+    /// What it does.
+    pub(crate) meaning: &'static str,
+    /// Whether its value may be shown.
+    pub(crate) secret: bool,
+    check: fn(&str) -> Result<(), String>,
+}
+
+fn switch(text: &str) -> Result<(), String> {
+    if matches!(text, "0" | "1" | "") { Ok(()) } else { Err("write 1 for on, or 0 or nothing for off".to_owned()) }
+}
+
+fn any(_: &str) -> Result<(), String> {
+    Ok(())
+}
+
+fn duration(text: &str) -> Result<(), String> {
+    parse_duration(text).map(|_| ()).map_err(str::to_owned)
+}
+
+fn listen(text: &str) -> Result<(), String> {
+    text.parse::<SocketAddr>().map(|_| ()).map_err(|_| "write an IP address and a port, such as 127.0.0.1:7447 or [::1]:0".to_owned())
+}
+
+fn public_url(text: &str) -> Result<(), String> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).map(|rest| rest.trim_end_matches('/'));
+    match host {
+        Some(host) if !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']) => Ok(()),
+        _ => Err("write https://HOST or https://HOST:PORT, without a path".to_owned()),
+    }
+}
+
+fn database_url(text: &str) -> Result<(), String> {
+    if ["sqlite://", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+        Ok(())
+    } else {
+        Err("write sqlite://PATH or postgres://USER@HOST/NAME".to_owned())
+    }
+}
+
+fn connections(text: &str) -> Result<(), String> {
+    text.parse::<u32>().ok().filter(|n| (2..=1000).contains(n)).map(|_| ()).ok_or_else(|| "write a whole number from 2 to 1000".to_owned())
+}
+
+fn deny_words(text: &str) -> Result<(), String> {
+    DenyWords::parse(text).map(|_| ()).map_err(|e| e.to_string())
+}
+
+fn hook_token(text: &str) -> Result<(), String> {
+    if text.len() >= 16 && text.bytes().all(|b| b.is_ascii_graphic()) { Ok(()) } else { Err("use at least 16 printable characters without blanks".to_owned()) }
+}
+
+fn log_format(text: &str) -> Result<(), String> {
+    if matches!(text, "text" | "json") { Ok(()) } else { Err("write text or json".to_owned()) }
+}
+
+const fn plain(name: &'static str, default: &'static str, meaning: &'static str, check: fn(&str) -> Result<(), String>) -> Variable {
+    Variable { name, default, meaning, secret: false, check }
+}
+
+const fn hidden(name: &'static str, default: &'static str, meaning: &'static str, check: fn(&str) -> Result<(), String>) -> Variable {
+    Variable { name, default, meaning, secret: true, check }
+}
+
+/// Every setting there is.
+pub(crate) static VARIABLES: &[Variable] = &[
+    plain("MUSTER_DATA_DIR", "`$XDG_DATA_HOME/muster`, else `~/.local/share/muster`", "The data folder, made with mode 700. Holds the database, lock files and the chief's working folders. Not read from `muster.toml`, which lies in it.", any),
+    hidden("MUSTER_DATABASE_URL", "`sqlite://<data dir>/muster.db`", "`sqlite://PATH`, or `postgres://…` for several servers on one database. The Postgres role must be neither superuser nor BYPASSRLS.", database_url),
+    plain("MUSTER_DATABASE_CONNECTIONS", "`16`", "Connections to the database.", connections),
+    plain("MUSTER_LISTEN", "`127.0.0.1:7447`", "Where to listen; port 0 picks one. An address that is not loopback needs `MUSTER_PUBLIC_URL` with https, or `MUSTER_INSECURE=1`.", listen),
+    plain("MUSTER_PUBLIC_URL", "from the listener", "The address people use: base of links, home of passkeys, and the only origin whose forms are taken.", public_url),
+    plain("MUSTER_INSECURE", "off", "`1` lets muster listen on an address that is not loopback without https. Passwords and tokens then travel in the clear.", switch),
+    plain("MUSTER_PLUGINS", "off", "`1` opens the connector API `/plugin/v1/*`, the page `/plugins` and the tool `reply_draft`. Stored messages and drafts survive turning it off.", switch),
+    hidden("MUSTER_HOOK_TOKEN", "unset", "A shared credential for `/api/*` beside personal tokens, acting for the server's first account. Unset: personal tokens only.", hook_token),
+    plain("MUSTER_STEPUP_WINDOW", "`12h`", "How old a sign-in may be for approving a reply; an older one is asked to confirm first.", duration),
+    hidden("MUSTER_FLOW_AGENT_DENY_WORDS", "empty", "This deployment's own names, separated by commas; a reply that holds one is refused when it is drafted.", deny_words),
+    plain("MUSTER_CHIEF_WATCHDOG", "`30m`", "How long a chief's turn may take before it is ended as broken off.", duration),
+    plain("MUSTER_LOG", "`info`", "What is logged to standard error: a level, or directives such as `muster_web=debug`.", any),
+    plain("MUSTER_LOG_FORMAT", "`text`", "`text` or `json`, one object a line.", log_format),
+    plain("MUSTER_URL", "`http://127.0.0.1:7447`", "The running server that commands such as `muster plugins retry` talk to.", public_url),
+    hidden("MUSTER_TOKEN", "unset", "The personal token those commands use.", any),
+];
+
+/// Variables that are read elsewhere and are no settings of this table.
+const ELSEWHERE: &[&str] = &["MUSTER_TEST_CLOCK", "MUSTER_CONNECTOR_TOKEN", "MUSTER_MCP_URL", "MUSTER_AGENT_TOKEN", "MUSTER_CONVERSATION"];
+
+/// The settings in force.
+pub(crate) struct Config {
+    values: BTreeMap<&'static str, (String, &'static str)>,
+    /// The data folder.
+    pub(crate) data_dir: PathBuf,
+}
+
+fn bad(name: &str, reason: &str) -> Failure {
+    Failure::refused("bad_setting", format!("{name} has a value muster cannot use: {reason}. Nothing was started"))
+}
+
+impl Config {
+    /// Reads flags, environment and file, in that order of force, and checks every value.
+    pub(crate) fn load(cli: &Cli) -> Result<Self, Failure> {
+        let mut values = BTreeMap::new();
+        for variable in VARIABLES {
+            match std::env::var(variable.name) {
+                Ok(text) if !text.is_empty() => drop(values.insert(variable.name, (text, "environment"))),
+                Ok(_) | Err(std::env::VarError::NotPresent) => {}
+                Err(std::env::VarError::NotUnicode(_)) => return Err(bad(variable.name, "it is not UTF-8")),
+            }
+        }
+        if let Some(dir) = &cli.data_dir {
+            values.insert("MUSTER_DATA_DIR", (dir.to_string_lossy().into_owned(), "flag"));
+        }
+        if let Some(url) = &cli.database_url {
+            values.insert("MUSTER_DATABASE_URL", (url.clone(), "flag"));
+        }
+        let data_dir = match values.get("MUSTER_DATA_DIR") {
+            Some((dir, _)) => PathBuf::from(dir),
+            None => default_data_dir()?,
+        };
+        read_file(&data_dir.join("muster.toml"), &mut values)?;
+        for variable in VARIABLES {
+            if let Some((text, _)) = values.get(variable.name) {
+                (variable.check)(text).map_err(|reason| bad(variable.name, &reason))?;
+            }
+        }
+        Ok(Self { values, data_dir })
+    }
+
+    /// The tour's own settings: a folder of its own and plugins on, whatever the environment says.
+    pub(crate) fn tour(&mut self, folder: &Path) -> Result<(), Failure> {
+        for name in ["MUSTER_DATABASE_URL", "MUSTER_PUBLIC_URL", "MUSTER_HOOK_TOKEN", "MUSTER_INSECURE"] {
+            self.values.remove(name);
+        }
+        self.data_dir = folder.to_owned();
+        if self.text("MUSTER_LOG").is_none() {
+            self.flag("MUSTER_LOG", Some("warn".to_owned()))?;
+        }
+        self.flag("MUSTER_PLUGINS", Some("1".to_owned()))
+    }
+
+    /// Puts a flag of a command over what was read.
+    pub(crate) fn flag(&mut self, name: &'static str, value: Option<String>) -> Result<(), Failure> {
+        if let (Some(value), Some(variable)) = (value, VARIABLES.iter().find(|v| v.name == name)) {
+            (variable.check)(&value).map_err(|reason| bad(name, &reason))?;
+            self.values.insert(name, (value, "flag"));
+        }
+        Ok(())
+    }
+
+    /// A setting's text, when it is set.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(|(text, _)| text.as_str())
+    }
+
+    /// A setting and where it comes from.
+    pub(crate) fn origin(&self, name: &str) -> Option<(&str, &'static str)> {
+        self.values.get(name).map(|(text, from)| (text.as_str(), *from))
+    }
+
+    /// Whether a switch is on: only as `1`.
+    pub(crate) fn on(&self, name: &str) -> bool {
+        self.text(name) == Some("1")
+    }
+
+    /// A duration, or its default.
+    pub(crate) fn duration(&self, name: &str, default: Duration) -> Duration {
+        self.text(name).and_then(|text| parse_duration(text).ok()).unwrap_or(default)
+    }
+
+    /// A secret, when it is set.
+    pub(crate) fn secret(&self, name: &str) -> Option<Secret> {
+        self.text(name).map(Secret::new)
+    }
+
+    /// The database's address.
+    pub(crate) fn database_url(&self) -> String {
+        self.text("MUSTER_DATABASE_URL").map_or_else(|| format!("sqlite://{}", self.data_dir.join("muster.db").display()), str::to_owned)
+    }
+
+    /// Makes the data folder, for its user alone.
+    pub(crate) fn make_data_dir(&self) -> Result<(), Failure> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.data_dir).map_err(|error| {
+            Failure::refused("data_dir", format!("the data folder {} could not be made: {error}. Choose another with --data-dir", self.data_dir.display()))
+        })
+    }
+
+    /// Variables in the environment that begin with MUSTER_ and that muster does not know: most likely a slip of the pen.
+    pub(crate) fn unknown() -> Vec<String> {
+        std::env::vars_os()
+            .filter_map(|(name, _)| name.into_string().ok())
+            .filter(|name| name.starts_with("MUSTER_") && !ELSEWHERE.contains(&name.as_str()) && !VARIABLES.iter().any(|v| v.name == name))
+            .collect()
+    }
+}
+
+fn default_data_dir() -> Result<PathBuf, Failure> {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    set("XDG_DATA_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".local/share")))
+        .map(|base| base.join("muster"))
+        .ok_or_else(|| Failure::refused("data_dir", "neither XDG_DATA_HOME nor HOME names a folder; say where to keep data with --data-dir"))
+}
+
+fn read_file(path: &Path, values: &mut BTreeMap<&'static str, (String, &'static str)>) -> Result<(), Failure> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::refused("bad_setting", format!("{} could not be read: {error}. Nothing was started", path.display()))),
+    };
+    let refuse = |reason: String| Failure::refused("bad_setting", format!("{}: {reason}. Nothing was started", path.display()));
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| refuse(error.message().to_owned()))?;
+    for (key, value) in table {
+        let name = format!("MUSTER_{}", key.to_ascii_uppercase());
+        let known = VARIABLES.iter().find(|v| v.name == name && v.name != "MUSTER_DATA_DIR");
+        let variable = known.ok_or_else(|| refuse(format!("there is no setting {key:?}; muster config docs lists them")))?;
+        let text = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Boolean(on) => u8::from(on).to_string(),
+            _ => return Err(refuse(format!("{key} must be a string, a whole number, or true or false"))),
+        };
+        values.entry(variable.name).or_insert((text, "muster.toml"));
+    }
+    Ok(())
+}
+
+/// The documentation of every setting, made from the table.
+pub(crate) fn docs() -> String {
+    let mut text = String::from(
+        "# Configuration\n\nFlags beat environment beats `muster.toml` in the data folder. In the file a setting has its name in lower case without `MUSTER_`:\n`plugins = 1`, `listen = \"127.0.0.1:7447\"`. A value muster cannot use stops the start and names the setting. Durations are written `30s`, `5m`, `12h`, `14d`;\nswitches are on only as `1`. This page is made by `muster config docs`.\n\n| setting | default | meaning |\n|---|---|---|\n",
+    );
+    for variable in VARIABLES {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "| `{}` | {} | {} |", variable.name, variable.default, variable.meaning);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_checked_and_documented_once() {
+        let docs = docs();
+        for variable in VARIABLES {
+            assert_eq!(docs.matches(&format!("| `{}` |", variable.name)).count(), 1);
+            assert!(!variable.meaning.is_empty() && !variable.default.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_committed_page_is_the_tables_own() {
+        assert_eq!(include_str!("../../../docs/configuration.md"), docs(), "run: muster config docs > docs/configuration.md");
+    }
+
+    #[test]
+    fn bad_values_are_refused() {
+        for (check, good, wrong) in [
+            (switch as fn(&str) -> Result<(), String>, "1", "yes"),
+            (listen, "[::1]:0", "localhost:80"),
+            (public_url, "https://muster.example", "https://muster.example/x"),
+            (public_url, "http://localhost:1", "muster.example"),
+            (database_url, "sqlite:///x", "mysql://x"),
+            (connections, "16", "1"),
+            (duration, "12h", "12"),
+            (hook_token, "0123456789abcdef", "short"),
+            (log_format, "json", "xml"),
+        ] {
+            assert!(check(good).is_ok(), "{good}");
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
+    }
+}

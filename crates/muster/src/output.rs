@@ -1,0 +1,97 @@
+//! What commands print: results on stdout, sentences on stderr, one JSON document with `--json`. Never prints outside text unescaped to a terminal.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use muster_core::text::terminal;
+use serde_json::{Value, json};
+
+/// Why a command ended without its result.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: &'static str,
+    sentence: String,
+    usage: bool,
+}
+
+impl Failure {
+    /// Refused or failed: exit code 1.
+    pub(crate) fn refused(code: &'static str, sentence: impl Into<String>) -> Self {
+        Self { code, sentence: sentence.into(), usage: false }
+    }
+
+    /// Wrong usage: exit code 2.
+    pub(crate) fn usage(sentence: impl Into<String>) -> Self {
+        Self { code: "usage", sentence: sentence.into(), usage: true }
+    }
+
+    /// Exit code 1 after a command has already printed what it found.
+    pub(crate) fn silent() -> Self {
+        Self { code: "", sentence: String::new(), usage: false }
+    }
+
+    /// What went wrong.
+    pub(crate) fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
+    /// Prints the sentence, with `--json` the error document too.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if self.sentence.is_empty() {
+            return ExitCode::FAILURE;
+        }
+        eprintln!("muster: {}", self.sentence);
+        if self.usage {
+            return ExitCode::from(2);
+        }
+        if json {
+            // Standard output may be closed; the exit code still tells.
+            let _ = document(&json!({"error": {"code": self.code, "message": self.sentence}}));
+        }
+        ExitCode::FAILURE
+    }
+}
+
+impl From<muster_core::Fault> for Failure {
+    fn from(fault: muster_core::Fault) -> Self {
+        Self::refused("fault", fault.chain())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::refused("io", error.to_string())
+    }
+}
+
+/// Prints one JSON document.
+pub(crate) fn document(value: &Value) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value).map_err(|e| Failure::refused("io", e.to_string()))?;
+    out.write_all(b"\n")?;
+    Ok(())
+}
+
+/// Prints one line of muster's own or of cleaned text.
+pub(crate) fn line(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.write_all(b"\n")?;
+    Ok(())
+}
+
+/// Prints rows in columns, each cell safe for a terminal. Says on stderr when there are none.
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+    if rows.is_empty() {
+        eprintln!("none");
+        return Ok(());
+    }
+    let cells: Vec<Vec<String>> =
+        std::iter::once(head.iter().map(|h| (*h).to_owned()).collect()).chain(rows.iter().map(|row| row.iter().map(|cell| terminal(cell)).collect())).collect();
+    let widths: Vec<usize> = (0..head.len()).map(|i| cells.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
+    for row in &cells {
+        let text: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        line(text.join("  ").trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! `/chief`: who the chief is and its conversations, turn by turn. Never sets one: a chief is a program of this machine, named by command.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use http::{HeaderMap, StatusCode};
+use muster_app::chief::{self, Conversation, TurnRecord};
+use muster_core::Fault;
+use muster_core::clock::Time;
+use muster_core::ids::{PluginId, TurnId};
+use serde::Deserialize;
+
+use super::caller::Person;
+use super::fields::{Asked, Id};
+use super::refuse;
+use super::view::{self, Here, Shell, When, counted, lines, one_line};
+use crate::Web;
+
+/// Turns on one page: each may hold a long text.
+const TURNS: usize = 20;
+
+#[derive(Template)]
+#[template(path = "chief.html")]
+pub(super) struct ChiefPage {
+    shell: Shell,
+    chief: Option<ChiefView>,
+    conversations: Vec<ConversationView>,
+    owner: String,
+}
+
+#[derive(Debug, Clone)]
+struct ChiefView {
+    runtime: String,
+    command: String,
+    since: When,
+}
+
+#[derive(Debug, Clone)]
+struct ConversationView {
+    plugin: i64,
+    title: String,
+    revoked: bool,
+    turns: String,
+    last: Option<When>,
+}
+
+impl ConversationView {
+    fn new(conversation: &Conversation, now: Time) -> Self {
+        Self {
+            plugin: conversation.plugin.get(),
+            title: one_line(&conversation.title),
+            revoked: conversation.revoked,
+            turns: counted(conversation.turns.unsigned_abs(), "turn"),
+            last: When::maybe(conversation.last_at, now),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "conversation.html")]
+pub(super) struct ConversationPage {
+    shell: Shell,
+    conversation: ConversationView,
+    turns: Vec<TurnView>,
+    older: Option<i64>,
+}
+
+#[derive(Debug, Clone)]
+struct TurnView {
+    id: i64,
+    message: i64,
+    attempt: i64,
+    text: String,
+    reply: Option<String>,
+    outcome: String,
+    reason: Option<String>,
+    began: When,
+    ended: Option<When>,
+}
+
+impl TurnView {
+    fn new(turn: TurnRecord, now: Time) -> Self {
+        Self {
+            id: turn.id.get(),
+            message: turn.message.get(),
+            attempt: turn.attempt,
+            text: lines(&turn.text),
+            reply: turn.reply.as_deref().map(lines),
+            outcome: turn.outcome,
+            reason: turn.reason.as_deref().map(lines),
+            began: When::new(turn.started_at, now),
+            ended: When::maybe(turn.ended_at, now),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct From {
+    before: Option<String>,
+}
+
+pub(super) async fn show(State(web): State<Web>, Person(caller): Person) -> Result<Response, Response> {
+    let shell = Shell::of(&web, &caller, Here::Chief, "Chief").await?;
+    let now = web.app.clock.now();
+    let facts = async || -> Result<_, Fault> { Ok((chief::show(&web.app, caller.owner).await?, chief::conversations(&web.app, caller.owner).await?)) };
+    let (chief, conversations) = facts().await.map_err(|fault| refuse::fault(&fault))?;
+    let chief = chief.map(|chief| ChiefView {
+        runtime: chief.kind.to_string(),
+        command: one_line(&chief.command),
+        since: When::new(chief.created_at, now),
+    });
+    let conversations = conversations.iter().map(|conversation| ConversationView::new(conversation, now)).collect();
+    Ok(view::page(StatusCode::OK, &ChiefPage { shell, chief, conversations, owner: caller.name }))
+}
+
+pub(super) async fn conversation(
+    State(web): State<Web>,
+    Person(caller): Person,
+    Id(plugin): Id<PluginId>,
+    headers: HeaderMap,
+    Asked(from): Asked<From>,
+) -> Result<Response, Response> {
+    let before: TurnId = match from.before.as_deref().map(str::parse) {
+        None => TurnId::new(i64::MAX),
+        Some(Ok(before)) => before,
+        Some(Err(_)) => return Err(refuse::not_found(&headers)),
+    };
+    let now = web.app.clock.now();
+    let all = chief::conversations(&web.app, caller.owner).await.map_err(|fault| refuse::fault(&fault))?;
+    let Some(found) = all.iter().find(|conversation| conversation.plugin == plugin) else { return Err(refuse::not_found(&headers)) };
+    let conversation = ConversationView::new(found, now);
+    // One more than is shown tells whether there are older ones.
+    let asked = i64::try_from(TURNS).unwrap_or(i64::MAX - 1) + 1;
+    let turns = chief::turns(&web.app, caller.owner, plugin, before, asked).await.map_err(|fault| refuse::fault(&fault))?;
+    let more = turns.len() > TURNS;
+    let turns: Vec<TurnView> = turns.into_iter().take(TURNS).map(|turn| TurnView::new(turn, now)).collect();
+    let older = if more { turns.last().map(|turn| turn.id) } else { None };
+    let shell = Shell::of(&web, &caller, Here::Chief, conversation.title.clone()).await?;
+    Ok(view::page(StatusCode::OK, &ConversationPage { shell, conversation, turns, older }))
+}
+
+#[cfg(test)]
+impl ConversationView {
+    fn sample(revoked: bool) -> Self {
+        Self { plugin: 2, title: super::tests::HOSTILE.to_owned(), revoked, turns: "3 turns".to_owned(), last: Some(super::tests::when()) }
+    }
+}
+
+#[cfg(test)]
+impl ChiefPage {
+    pub(super) fn samples() -> Vec<Self> {
+        let hostile = || super::tests::HOSTILE.to_owned();
+        let chief = ChiefView { runtime: hostile(), command: hostile(), since: super::tests::when() };
+        let page = |chief, conversations| Self { shell: super::tests::shell(Here::Chief), chief, conversations, owner: hostile() };
+        vec![page(Some(chief), vec![ConversationView::sample(false), ConversationView::sample(true)]), page(None, vec![])]
+    }
+}
+
+#[cfg(test)]
+impl ConversationPage {
+    pub(super) fn samples() -> Vec<Self> {
+        let hostile = || super::tests::HOSTILE.to_owned();
+        let turn = |outcome: &str, reply, reason| TurnView {
+            id: 1,
+            message: 2,
+            attempt: 3,
+            text: hostile(),
+            reply,
+            outcome: outcome.to_owned(),
+            reason,
+            began: super::tests::when(),
+            ended: Some(super::tests::when()),
+        };
+        let turns = vec![
+            turn("delivered", Some(hostile()), None),
+            turn("delivered", Some(String::new()), None),
+            turn("unconfirmed", None, Some(hostile())),
+            turn("running", None, None),
+        ];
+        let page = |turns, older| Self {
+            shell: Shell { title: hostile(), ..super::tests::shell(Here::Chief) },
+            conversation: ConversationView::sample(true),
+            turns,
+            older,
+        };
+        vec![page(turns, Some(1)), page(vec![], None)]
+    }
+}

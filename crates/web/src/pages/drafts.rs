@@ -1,0 +1,270 @@
+//! `/attention?tab=drafts`: the reply drafts' cards and what the owner decides about them. Never approves without the app's own check of the sign-in.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use http::{HeaderMap, StatusCode};
+use muster_app::accounts::BrowserCaller;
+use muster_app::drafts::{self, DecideRefusal, Decider, Page};
+use muster_core::clock::Time;
+use muster_core::ids::DraftId;
+use serde::Deserialize;
+
+use super::caller::Person;
+use super::card::{CardView, asks_first};
+use super::fields::{Asked, Id};
+use super::view::{self, Here, PAGE, Shell, counted_len, see_other, span};
+use super::{confirm, refuse};
+use crate::Web;
+
+#[derive(Template)]
+#[template(path = "drafts.html")]
+pub(super) struct DraftsPage {
+    shell: Shell,
+    /// Those that await the owner, newest first.
+    pending: Vec<CardView>,
+    /// Those that are approved and not yet reported.
+    on_the_way: Vec<CardView>,
+    archive: ArchiveView,
+    /// Whether approving asks for the password or a passkey first.
+    asks_first: bool,
+    window: String,
+    spoken: String,
+}
+
+#[derive(Template)]
+#[template(path = "archive.html")]
+pub(super) struct ArchivePage {
+    shell: Shell,
+    archive: ArchiveView,
+}
+
+/// A page of the decided drafts.
+struct ArchiveView {
+    cards: Vec<CardView>,
+    /// Where older ones begin.
+    older: Option<i64>,
+}
+
+impl ArchiveView {
+    fn new(page: Page, now: Time) -> Self {
+        Self { older: page.older.map(DraftId::get), cards: page.cards.into_iter().map(|card| CardView::new(card, now)).collect() }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Which {
+    tab: Option<String>,
+    archived: Option<String>,
+    before: Option<String>,
+}
+
+pub(super) async fn show(State(web): State<Web>, Person(caller): Person, headers: HeaderMap, Asked(which): Asked<Which>) -> Result<Response, Response> {
+    match which.tab.as_deref() {
+        None => Ok(see_other("/attention?tab=drafts")),
+        Some("drafts") => match (which.archived.as_deref(), which.before.as_deref().map(str::parse)) {
+            (None, None) => open(&web, &caller).await,
+            (Some("1"), None) => archived(&web, &caller, DraftId::new(i64::MAX)).await,
+            (Some("1"), Some(Ok(before))) => archived(&web, &caller, before).await,
+            _ => Err(refuse::not_found(&headers)),
+        },
+        Some(_) => Err(refuse::not_found(&headers)),
+    }
+}
+
+async fn open(web: &Web, caller: &BrowserCaller) -> Result<Response, Response> {
+    let now = web.app.clock.now();
+    let cards = drafts::open(&web.app, caller.owner).await.map_err(|fault| refuse::fault(&fault))?;
+    let page = drafts::archived(&web.app, caller.owner, DraftId::new(i64::MAX), PAGE).await.map_err(|fault| refuse::fault(&fault))?;
+    // After the look at the drafts, which clears the notices of those that expired.
+    let shell = Shell::of(web, caller, Here::Asks, "Reply drafts").await?;
+    let (pending, on_the_way): (Vec<_>, Vec<_>) = cards.into_iter().map(|card| CardView::new(card, now)).partition(CardView::pending);
+    let window = web.app.settings.stepup_window;
+    let page = DraftsPage {
+        shell,
+        spoken: spoken(pending.len()),
+        pending,
+        on_the_way,
+        archive: ArchiveView::new(page, now),
+        asks_first: asks_first(caller.signed_in_at, now, window),
+        window: span(window),
+    };
+    Ok(view::page(StatusCode::OK, &page))
+}
+
+fn spoken(pending: usize) -> String {
+    match pending {
+        0 => "No reply draft awaits you.".to_owned(),
+        1 => "1 reply draft awaits you.".to_owned(),
+        many => format!("{} await you.", counted_len(many, "reply draft")),
+    }
+}
+
+async fn archived(web: &Web, caller: &BrowserCaller, before: DraftId) -> Result<Response, Response> {
+    let now = web.app.clock.now();
+    let page = drafts::archived(&web.app, caller.owner, before, PAGE).await.map_err(|fault| refuse::fault(&fault))?;
+    let shell = Shell::of(web, caller, Here::Asks, "Archived reply drafts").await?;
+    Ok(view::page(StatusCode::OK, &ArchivePage { shell, archive: ArchiveView::new(page, now) }))
+}
+
+pub(super) async fn approve(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Result<Response, Response> {
+    decided(draft, drafts::approve(&web.app, &Decider::Browser(caller), draft).await)
+}
+
+pub(super) async fn reject(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Result<Response, Response> {
+    decided(draft, drafts::reject(&web.app, &Decider::Browser(caller), draft).await)
+}
+
+pub(super) async fn withdraw(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Result<Response, Response> {
+    decided(draft, drafts::withdraw(&web.app, &Decider::Browser(caller), draft).await)
+}
+
+/// Back to the card; by way of a confirmation when the sign-in was too old, with nothing approved.
+fn decided(draft: DraftId, result: Result<(), DecideRefusal>) -> Result<Response, Response> {
+    let card = format!("/attention?tab=drafts#draft-{draft}");
+    match result {
+        Ok(()) => Ok(see_other(&card)),
+        Err(DecideRefusal::ConfirmFirst) => Ok(confirm::first(&card)),
+        Err(refusal) => Err(refuse::decision(&refusal)),
+    }
+}
+
+#[cfg(test)]
+mod samples {
+    use muster_app::drafts::{Card, DraftState};
+
+    use super::super::card::samples::{card, now};
+    use super::super::tests::{HOSTILE, shell};
+    use super::*;
+
+    pub(super) fn page(cards: Vec<Card>) -> DraftsPage {
+        let (open, ended): (Vec<_>, Vec<_>) =
+            cards.into_iter().map(|card| CardView::new(card, now())).partition(|card| matches!(card.state, DraftState::Pending | DraftState::Approved));
+        let (pending, on_the_way): (Vec<_>, Vec<_>) = open.into_iter().partition(CardView::pending);
+        DraftsPage {
+            shell: shell(Here::Asks),
+            spoken: spoken(pending.len()),
+            pending,
+            on_the_way,
+            archive: ArchiveView { cards: ended, older: Some(7) },
+            asks_first: true,
+            window: "12 hours".to_owned(),
+        }
+    }
+
+    impl DraftsPage {
+        pub(in crate::pages) fn samples() -> Vec<Self> {
+            let cards = DraftState::ALL.map(|state| card(state, HOSTILE)).to_vec();
+            let mut revoked = card(DraftState::Approved, HOSTILE);
+            revoked.plugin_revoked = true;
+            let mut twice = card(DraftState::Pending, HOSTILE);
+            (twice.unconfirmed_replies, twice.message.sender_verified, twice.plugin_revoked) = (1, true, true);
+            vec![page(cards), page(vec![revoked, twice]), page(vec![])]
+        }
+    }
+
+    impl ArchivePage {
+        pub(in crate::pages) fn samples() -> Vec<Self> {
+            let all = || DraftsPage::samples().into_iter().map(|page| page.archive);
+            all().map(|archive| Self { shell: shell(Here::Asks), archive }).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use askama::Template as _;
+    use http::header::LOCATION;
+    use muster_app::drafts::{Card, DraftState};
+    use muster_core::fence::UNVERIFIED;
+
+    use super::super::card::samples::{card, now};
+    use super::super::tests::HOSTILE;
+    use super::samples::page;
+    use super::*;
+
+    fn html(card: Card) -> String {
+        page(vec![card]).render().unwrap()
+    }
+
+    /// As askama escapes it.
+    fn escaped(text: &str) -> String {
+        text.replace('&', "&#38;").replace('<', "&#60;").replace('>', "&#62;").replace('"', "&#34;").replace('\'', "&#39;")
+    }
+
+    // spec: DRF-037 UIP-017
+    #[test]
+    fn the_message_stands_escaped_in_its_own_box_labelled_untrusted() {
+        let html = html(card(DraftState::Pending, "x"));
+        assert!(html.contains("Untrusted") && html.contains(UNVERIFIED) && html.contains("unverified sender"));
+        assert!(html.contains("&#60;script&#62;") && !html.contains("<script>"));
+        assert!(html.contains("\\u{202e}") && !html.contains('\u{202e}'), "what turns text around is spelled out");
+        assert!(html.contains("\nsecond line"), "lines stay lines");
+    }
+
+    // spec: DRF-038..DRF-042
+    #[test]
+    fn the_reply_is_shown_exactly_as_it_will_be_sent_with_its_length() {
+        let printable: String = (' '..='~').collect();
+        let shown = html(card(DraftState::Pending, &printable));
+        assert!(shown.contains(&format!(">{}<", escaped(&printable))) && shown.contains("95 characters"));
+        let shown = html(card(DraftState::Pending, "café\nx\\n"));
+        assert!(shown.contains("caf\\u{e9}\\nx\\\\n") && shown.contains("8 characters"));
+    }
+
+    // spec: UIP-018 DRF-047
+    #[test]
+    fn only_what_can_be_done_is_offered() {
+        let offers = |card: Card| {
+            let html = html(card);
+            ["approve", "reject", "withdraw"].map(|act| html.contains(&format!("/attention/drafts/7/{act}\"")))
+        };
+        assert_eq!(offers(card(DraftState::Pending, "x")), [true, true, false]);
+        assert_eq!(offers(card(DraftState::Approved, "x")), [false, false, true]);
+        let collected = |state| {
+            let mut card = card(state, "x");
+            (card.claimed_at, card.lease_until) = (Some(now()), Some(now().plus(std::time::Duration::from_secs(120))));
+            card
+        };
+        assert_eq!(offers(collected(DraftState::Approved)), [false, false, false]);
+        assert!(html(collected(DraftState::Approved)).contains("in 2 minutes"), "until when it is the connector's");
+        for state in DraftState::ALL.into_iter().filter(|state| !matches!(state, DraftState::Pending | DraftState::Approved)) {
+            assert_eq!(offers(card(state, "x")), [false, false, false], "{state:?}");
+        }
+    }
+
+    // spec: DRF-052
+    #[test]
+    fn a_pending_card_says_when_the_sender_may_get_both() {
+        let mut twice = card(DraftState::Pending, "x");
+        assert!(!html(twice.clone()).contains("may get both"));
+        twice.unconfirmed_replies = 1;
+        assert!(html(twice).contains("may get both"));
+    }
+
+    #[test]
+    fn a_card_of_a_revoked_connector_says_that_nobody_can_collect() {
+        let mut revoked = card(DraftState::Pending, "x");
+        revoked.plugin_revoked = true;
+        assert!(html(revoked).contains("nobody can collect"));
+    }
+
+    // spec: DRF-081
+    #[test]
+    fn the_archive_tells_the_state_the_times_and_the_connectors_words() {
+        for state in DraftState::ALL.into_iter().filter(|state| !matches!(state, DraftState::Pending | DraftState::Approved)) {
+            let html = html(card(state, "x"));
+            assert!(html.contains("Archived") && html.contains(state.as_str()) && html.contains("The connector’s own words"), "{state:?}");
+            assert!(html.contains(&escaped(&view::one_line(HOSTILE))));
+        }
+    }
+
+    // spec: DRF-044 DRF-045
+    #[test]
+    fn an_old_sign_in_is_led_to_the_confirmation_and_back_to_the_card() {
+        let to = |result| decided(DraftId::new(7), result).unwrap().headers().get(LOCATION).unwrap().to_str().unwrap().to_owned();
+        assert_eq!(to(Ok(())), "/attention?tab=drafts#draft-7");
+        assert_eq!(to(Err(DecideRefusal::ConfirmFirst)), "/confirm?next=/attention%3Ftab%3Ddrafts%23draft-7");
+        assert_eq!(decided(DraftId::new(7), Err(DecideRefusal::Collected)).unwrap_err().status(), StatusCode::CONFLICT);
+    }
+}

@@ -1,0 +1,89 @@
+//! The pages a person meets: rendered here, every act a plain form of the same origin, usable without a script. Never decides; each page asks the app.
+
+mod audit;
+mod caller;
+mod card;
+mod chief;
+mod confirm;
+mod drafts;
+mod events;
+mod fields;
+mod flash;
+mod overview;
+mod plugins;
+mod refuse;
+mod settings;
+mod setup;
+mod sign_in;
+mod statics;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Extension};
+use axum::response::Response;
+use http::HeaderMap;
+
+use crate::Web;
+use crate::router::{Door, Table};
+
+/// All pages.
+pub(crate) fn tables() -> Vec<Table> {
+    vec![person(), visitor(), Table::of(Door::Anyone).get("/static/{file}", statics::serve)]
+}
+
+/// The pages of who is signed in.
+fn person() -> Table {
+    let flash = flash::Flash::default();
+    Table::of(Door::Person)
+        .get("/", overview::show)
+        .get("/notices", overview::open_notices)
+        .get("/events", events::show)
+        .get("/attention", drafts::show)
+        .post("/attention/drafts/{id}/approve", drafts::approve)
+        .post("/attention/drafts/{id}/reject", drafts::reject)
+        .post("/attention/drafts/{id}/withdraw", drafts::withdraw)
+        .get("/plugins", plugins::show)
+        .post("/plugins", plugins::create)
+        .post("/plugins/{id}/revoke", plugins::revoke)
+        .post("/plugins/messages/{id}/retry", plugins::retry)
+        .get("/chief", chief::show)
+        .get("/chief/conversations/{id}", chief::conversation)
+        .get("/audit", audit::show)
+        .get("/settings", settings::show)
+        .post("/settings/tokens", settings::create_token)
+        .post("/settings/tokens/{id}/revoke", settings::revoke_token)
+        .post("/settings/passkeys/begin", settings::passkey_begin)
+        .post("/settings/passkeys/finish", settings::passkey_finish)
+        .post("/settings/passkeys/{id}/remove", settings::remove_passkey)
+        .get("/confirm", confirm::show)
+        .post("/confirm", confirm::submit)
+        .post("/confirm/passkey/begin", confirm::passkey_begin)
+        .post("/confirm/passkey/finish", confirm::passkey_finish)
+        .post("/sign-out", sign_in::sign_out)
+        .post("/sign-out-everywhere", sign_in::sign_out_everywhere)
+        .wrap(|router| bounded(router).layer(Extension(flash)))
+}
+
+/// The pages of who is not signed in yet.
+fn visitor() -> Table {
+    Table::of(Door::Visitor)
+        .get("/setup", setup::show)
+        .post("/setup", setup::submit)
+        .get("/sign-in", sign_in::show)
+        .post("/sign-in", sign_in::submit)
+        .post("/sign-in/passkey/begin", sign_in::passkey_begin)
+        .post("/sign-in/passkey/finish", sign_in::passkey_finish)
+        .wrap(bounded)
+}
+
+fn bounded(router: Router<Web>) -> Router<Web> {
+    router.layer(DefaultBodyLimit::max(fields::LIMIT))
+}
+
+/// What is at no address: the same answer that `/setup` and a page that is off give.
+pub(crate) async fn not_found(headers: HeaderMap) -> Response {
+    refuse::not_found(&headers)
+}

@@ -1,0 +1,283 @@
+//! How a page says no: one table from each refusal of the app to its status and its sentence. Never tells more than the app's own words.
+
+use askama::Template;
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::header::{ACCEPT, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use muster_app::accounts::{AccountError, PasskeyError, SignInError, TokenError};
+use muster_app::chief::ChiefError;
+use muster_app::drafts::DecideRefusal;
+use muster_app::messages::RetryRefusal;
+use muster_app::plugins::PluginError;
+use muster_core::Fault;
+use serde_json::json;
+
+use super::view::{self, Shell, query_value, see_other};
+
+/// Where a refusal leads back to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Back {
+    pub(super) path: &'static str,
+    pub(super) words: &'static str,
+}
+
+pub(super) const TO_OVERVIEW: Back = Back { path: "/", words: "To the overview" };
+pub(super) const TO_DRAFTS: Back = Back { path: "/attention?tab=drafts", words: "Back to the reply drafts" };
+pub(super) const TO_CONNECTORS: Back = Back { path: "/plugins", words: "Back to the connectors" };
+pub(super) const TO_SETTINGS: Back = Back { path: "/settings", words: "Back to the settings" };
+pub(super) const TO_SIGN_IN: Back = Back { path: "/sign-in", words: "Back to the sign-in" };
+
+#[derive(Template)]
+#[template(path = "refusal.html")]
+pub(super) struct Refusal {
+    shell: Shell,
+    sentence: String,
+    back: Back,
+}
+
+/// A refusal as a page.
+pub(super) fn page(status: StatusCode, heading: &str, words: &str, back: Back) -> Response {
+    view::page(status, &Refusal { shell: Shell::bare(heading), sentence: sentence(words), back })
+}
+
+/// The app's words as a sentence of their own.
+pub(super) fn sentence(words: &str) -> String {
+    let mut chars = words.chars();
+    let mut text: String = chars.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
+    text.push_str(chars.as_str());
+    if !text.ends_with(['.', '!', '?']) {
+        text.push('.');
+    }
+    text
+}
+
+/// 303 to the sign-in, and back to `path` from there.
+pub(super) fn sign_in_first(path: &str) -> Response {
+    match view::own_path(Some(path)) {
+        "/" => see_other("/sign-in"),
+        path => see_other(&format!("/sign-in?next={}", query_value(path))),
+    }
+}
+
+/// A token has doors of its own.
+pub(super) fn token_on_a_page() -> Response {
+    page(
+        StatusCode::UNAUTHORIZED,
+        "Not with a token",
+        "This page takes a browser's sign-in and no token. Send the request without the Authorization header; a token is good at its own door only",
+        TO_OVERVIEW,
+    )
+}
+
+/// A form that another site sent.
+pub(super) fn foreign_origin() -> Response {
+    page(
+        StatusCode::FORBIDDEN,
+        "Not from here",
+        "This request did not come from one of muster's own pages, so nothing was done. Open the page here and press its button",
+        TO_OVERVIEW,
+    )
+}
+
+/// Something broke: logged here, once.
+pub(super) fn fault(fault: &Fault) -> Response {
+    tracing::error!(error = %fault.chain(), "a page could not be answered");
+    page(StatusCode::SERVICE_UNAVAILABLE, "Something broke", fault.sentence(), TO_OVERVIEW)
+}
+
+/// A body that is no form of ours.
+pub(super) fn unreadable(status: StatusCode) -> Response {
+    let words = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => "the form was longer than 64 KiB, so nothing was done",
+        _ => "the form could not be read, so nothing was done. Open the page again and use its own form",
+    };
+    page(status, "Not understood", words, TO_OVERVIEW)
+}
+
+/// There is no such page, or nothing that this caller may know of.
+pub(super) fn not_found(headers: &HeaderMap) -> Response {
+    let html = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).is_some_and(|accept| accept.contains("text/html"));
+    if html { no_such_page() } else { (StatusCode::NOT_FOUND, "There is nothing at this address.\n").into_response() }
+}
+
+fn no_such_page() -> Response {
+    page(StatusCode::NOT_FOUND, "Nothing here", "there is nothing at this address", TO_OVERVIEW)
+}
+
+/// Too many tries to sign in; `seconds` until the next is looked at.
+pub(super) fn too_many(seconds: u64) -> Response {
+    let words = format!("there were too many tries from your address. Nothing was checked; try again in {}", view::counted(seconds, "second"));
+    let mut response = page(StatusCode::TOO_MANY_REQUESTS, "Too many tries", &words, TO_SIGN_IN);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+/// A refused decision about a draft. [`DecideRefusal::ConfirmFirst`] is no refusal on a page but a step before, see `drafts`.
+pub(super) fn decision(refusal: &DecideRefusal) -> Response {
+    let status = match refusal {
+        DecideRefusal::Fault(broken) => return fault(broken),
+        DecideRefusal::NotFound => StatusCode::NOT_FOUND,
+        DecideRefusal::ConfirmFirst => StatusCode::FORBIDDEN,
+        DecideRefusal::NotPending(_) | DecideRefusal::NotApproved(_) | DecideRefusal::Collected | DecideRefusal::InFlight => StatusCode::CONFLICT,
+    };
+    page(status, "Not done", &refusal.to_string(), TO_DRAFTS)
+}
+
+/// A refused retry.
+pub(super) fn retry(refusal: &RetryRefusal) -> Response {
+    let status = match refusal {
+        RetryRefusal::Fault(broken) => return fault(broken),
+        RetryRefusal::NotFound => StatusCode::NOT_FOUND,
+        RetryRefusal::Queued
+        | RetryRefusal::Delivering
+        | RetryRefusal::Delivered
+        | RetryRefusal::Drafted(_)
+        | RetryRefusal::Revoked
+        | RetryRefusal::NoChief => StatusCode::CONFLICT,
+    };
+    page(status, "Not retried", &refusal.to_string(), TO_CONNECTORS)
+}
+
+/// The status of a refusal about a connector; the page with its form shows the sentence.
+pub(super) fn plugin_status(error: &PluginError) -> StatusCode {
+    match error {
+        PluginError::NameTaken => StatusCode::CONFLICT,
+        PluginError::Field(_) => StatusCode::BAD_REQUEST,
+        PluginError::NotFound | PluginError::NotLive => StatusCode::NOT_FOUND,
+        PluginError::Fault(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// A refusal about a connector as a page of its own.
+pub(super) fn plugin(error: &PluginError) -> Response {
+    match error {
+        PluginError::Fault(broken) => fault(broken),
+        other => page(plugin_status(other), "Not done", &other.to_string(), TO_CONNECTORS),
+    }
+}
+
+/// A refusal about a token as a page of its own.
+pub(super) fn token(error: &TokenError) -> Response {
+    let status = match error {
+        TokenError::Fault(broken) => return fault(broken),
+        TokenError::Label(_) => StatusCode::BAD_REQUEST,
+        TokenError::NotFound => StatusCode::NOT_FOUND,
+    };
+    page(status, "Not done", &error.to_string(), TO_SETTINGS)
+}
+
+/// A refusal about the chief.
+pub(super) fn chief(error: &ChiefError) -> Response {
+    let status = match error {
+        ChiefError::Fault(broken) => return fault(broken),
+        ChiefError::Program(_) => StatusCode::BAD_REQUEST,
+        ChiefError::None => StatusCode::CONFLICT,
+    };
+    page(status, "Not done", &error.to_string(), TO_OVERVIEW)
+}
+
+/// The status of a refusal about an account.
+pub(super) fn account_status(error: &AccountError) -> StatusCode {
+    match error {
+        AccountError::Name | AccountError::Password => StatusCode::BAD_REQUEST,
+        AccountError::NameTaken => StatusCode::CONFLICT,
+        AccountError::NotFound | AccountError::AlreadySetUp => StatusCode::NOT_FOUND,
+        AccountError::Fault(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// The status of a refused sign-in.
+pub(super) fn sign_in_status(error: &SignInError) -> StatusCode {
+    match error {
+        SignInError::Wrong => StatusCode::UNAUTHORIZED,
+        SignInError::Fault(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// The status of a refusal about a passkey.
+pub(super) fn passkey_status(error: &PasskeyError) -> StatusCode {
+    match error {
+        PasskeyError::NoHost | PasskeyError::Stale => StatusCode::CONFLICT,
+        PasskeyError::None | PasskeyError::Unverified => StatusCode::UNAUTHORIZED,
+        PasskeyError::Label(_) => StatusCode::BAD_REQUEST,
+        PasskeyError::NotFound => StatusCode::NOT_FOUND,
+        PasskeyError::Fault(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// A refusal about a passkey as a page of its own.
+pub(super) fn passkey(error: &PasskeyError) -> Response {
+    match error {
+        PasskeyError::Fault(broken) => fault(broken),
+        other => page(passkey_status(other), "Not done", &other.to_string(), TO_SETTINGS),
+    }
+}
+
+/// A refusal to the script that talks to the browser's passkeys.
+pub(super) fn passkey_json(error: &PasskeyError) -> Response {
+    if let PasskeyError::Fault(broken) = error {
+        tracing::error!(error = %broken.chain(), "a passkey request could not be answered");
+    }
+    json(passkey_status(error), &error.to_string())
+}
+
+/// A refusal to the script, in words that it shows.
+pub(super) fn json(status: StatusCode, words: &str) -> Response {
+    (status, Json(json!({"error": sentence(words)}))).into_response()
+}
+
+#[cfg(test)]
+impl Refusal {
+    pub(super) fn samples() -> Vec<Self> {
+        let hostile = super::tests::HOSTILE;
+        vec![Self { shell: Shell::bare(hostile), sentence: sentence(hostile), back: TO_DRAFTS }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::LOCATION;
+    use muster_app::drafts::DraftState;
+
+    use super::*;
+
+    #[test]
+    fn the_apps_words_become_a_sentence() {
+        assert_eq!(sentence("there is no such message"), "There is no such message.");
+        assert_eq!(sentence("No such draft."), "No such draft.");
+        assert_eq!(sentence(""), ".");
+    }
+
+    // spec: TOK-003
+    #[test]
+    fn who_is_not_signed_in_is_sent_to_sign_in_and_back_to_the_page_only() {
+        let to = |path: &str| {
+            let response = sign_in_first(path);
+            (response.status(), response.headers().get(LOCATION).unwrap().to_str().unwrap().to_owned())
+        };
+        assert_eq!(to("/plugins"), (StatusCode::SEE_OTHER, "/sign-in?next=/plugins".to_owned()));
+        assert_eq!(to("/attention?tab=drafts").1, "/sign-in?next=/attention%3Ftab%3Ddrafts");
+        assert_eq!(to("//evil.example").1, "/sign-in");
+    }
+
+    #[test]
+    fn a_refusal_about_a_state_is_a_conflict_and_a_missing_thing_is_not_found() {
+        assert_eq!(decision(&DecideRefusal::NotPending(DraftState::Expired)).status(), StatusCode::CONFLICT);
+        assert_eq!(decision(&DecideRefusal::Collected).status(), StatusCode::CONFLICT);
+        assert_eq!(decision(&DecideRefusal::NotFound).status(), StatusCode::NOT_FOUND);
+        assert_eq!(retry(&RetryRefusal::Queued).status(), StatusCode::CONFLICT);
+        assert_eq!(retry(&RetryRefusal::NotFound).status(), StatusCode::NOT_FOUND);
+        assert_eq!(fault(&Fault::other("x")).status(), StatusCode::SERVICE_UNAVAILABLE);
+        let limited = too_many(7);
+        assert_eq!((limited.status(), limited.headers().get(RETRY_AFTER).unwrap().to_str().unwrap()), (StatusCode::TOO_MANY_REQUESTS, "7"));
+    }
+
+    #[test]
+    fn only_a_browser_gets_a_page_for_what_is_not_there() {
+        let mut headers = HeaderMap::new();
+        assert!(not_found(&headers).headers().get("content-type").unwrap().to_str().unwrap().starts_with("text/plain"));
+        headers.insert(ACCEPT, HeaderValue::from_static("text/html,*/*"));
+        assert!(not_found(&headers).headers().get("content-type").unwrap().to_str().unwrap().starts_with("text/html"));
+    }
+}
