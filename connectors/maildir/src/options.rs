@@ -8,7 +8,8 @@ use lettre::message::Mailbox;
 
 use crate::error::ConnectorError;
 use crate::mail::{Authority, Rules};
-use crate::people;
+use crate::text::one_line;
+use crate::{parts, people};
 
 /// The environment variable that holds the token when no file does.
 pub const TOKEN_VARIABLE: &str = "MUSTER_CONNECTOR_TOKEN";
@@ -137,14 +138,18 @@ impl Settings {
 fn own_mailbox(from: Option<&str>) -> Result<Mailbox, ConnectorError> {
     const HINT: &str =
         "--from needs an address that replies can come from, as in --from 'Ada <ada@example.org>'.";
-    let Some(Ok(mailbox)) = from.map(str::parse::<Mailbox>) else {
+    // Read as a mail program reads it, so that a name may have any letters.
+    let header = format!("From: {}\n\n", one_line(from.unwrap_or_default()));
+    let parsed = parts::headers_of(header.as_bytes());
+    let people = people::people(parsed.as_ref().and_then(|message| message.from()));
+    let [person] = people.as_slice() else {
         return usage(HINT);
     };
-    let Some(address) = people::mailbox(mailbox.email.as_ref()) else {
+    let Some(address) = person.mailbox() else {
         return usage(HINT);
     };
     let (local, domain) = address.rsplit_once('@').unwrap_or_default();
-    Ok(Mailbox::new(mailbox.name, Address::new_dangerous(local, domain)))
+    Ok(Mailbox::new(person.name(), Address::new_dangerous(local, domain)))
 }
 
 fn base_url(url: &str) -> Result<String, ConnectorError> {
@@ -218,14 +223,27 @@ mod tests {
 
     #[test]
     fn an_own_address_is_normalised_or_refused() {
-        let mailbox = own_mailbox(Some("Jürgen <J@Bücher.test>")).map(|from| from.email.to_string());
-        assert!(matches!(mailbox.as_deref(), Ok("J@xn--bcher-kva.test")));
+        let read = |text| {
+            own_mailbox(Some(text))
+                .map(|from| (from.name, from.email.to_string()))
+                .unwrap()
+        };
+        assert_eq!(
+            read("Jürgen <J@Bücher.test>"),
+            (Some("Jürgen".to_owned()), "J@xn--bcher-kva.test".to_owned())
+        );
+        assert_eq!(
+            read("\"Müller, J.\" <j@x.test>"),
+            (Some("Müller, J.".to_owned()), "j@x.test".to_owned())
+        );
+        assert_eq!(read("me@ours.test"), (None, "me@ours.test".to_owned()));
         for wrong in [
             None,
             Some(""),
             Some("ada"),
             Some("\"a b\"@x.test"),
             Some("a@localhost"),
+            Some("a@x.test, b@x.test"),
         ] {
             assert!(
                 matches!(own_mailbox(wrong), Err(ConnectorError::Usage(_))),

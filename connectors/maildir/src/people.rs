@@ -59,6 +59,11 @@ impl Person {
         Some(format!("{} <{address}>", cut_chars(&self.name, room)))
     }
 
+    /// The name, when there is one.
+    pub(crate) fn name(&self) -> Option<String> {
+        (!self.name.is_empty()).then(|| self.name.clone())
+    }
+
     /// The address in the form in which two addresses are compared and a reply is sent; `None` when no reply can reach it.
     pub(crate) fn mailbox(&self) -> Option<String> {
         self.address.as_deref().and_then(mailbox)

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use lettre::Address;
 use lettre::message::header::ContentTransferEncoding;
-use lettre::message::{Body, Message, SinglePart, header};
+use lettre::message::{Body, Mailboxes, SinglePart, header};
 
 pub use lettre::message::Mailbox;
 
@@ -42,33 +42,37 @@ pub fn compose(
     text: &str,
     date: SystemTime,
 ) -> Result<Vec<u8>, ReplyError> {
-    let mut builder = Message::builder()
-        .from(from.clone())
-        .date(date)
-        .message_id(Some(one_line(message_id)))
-        .subject(subject(&facts.subject));
     if facts.recipients.is_empty() {
         return Err(ReplyError::NoRecipient);
     }
+    let mut to = Mailboxes::new();
     for recipient in &facts.recipients {
-        builder = builder.to(Mailbox::new(None, address(recipient)?));
+        to.push(Mailbox::new(None, address(recipient)?));
     }
+    // One part with all headers is a whole mail. The library's message builder would parse the addresses again, by rules
+    // that refuse some that exist.
+    let mut mail = SinglePart::builder()
+        .header(header::From::from(Mailboxes::from(from.clone())))
+        .header(header::To::from(to))
+        .header(header::Subject::from(subject(&facts.subject)))
+        .header(header::Date::new(date))
+        .header(header::MessageId::from(one_line(message_id)));
     if let Some(original) = &facts.message_id {
         let all = facts.references.iter().chain([original]);
         let references: Vec<String> = all.map(|id| bracketed(id)).collect();
-        builder = builder
-            .in_reply_to(bracketed(original))
-            .references(references.join(" "));
+        mail = mail
+            .header(header::InReplyTo::from(bracketed(original)))
+            .header(header::References::from(references.join(" ")));
     }
     // The library ends the last line itself.
     let text = text.trim_end_matches(['\r', '\n']).to_owned();
     let body = Body::new_with_encoding(text, ContentTransferEncoding::QuotedPrintable)
         .map_err(|_| ReplyError::Unwritable)?;
-    let part = SinglePart::builder()
+    let mail = mail
+        .header(header::MIME_VERSION_1_0)
         .header(header::ContentType::TEXT_PLAIN)
         .body(body);
-    let message = builder.singlepart(part).map_err(|_| ReplyError::Unwritable)?;
-    Ok(with_line_feeds(&message.formatted()))
+    Ok(with_line_feeds(&mail.formatted()))
 }
 
 fn bracketed(id: &str) -> String {

@@ -166,6 +166,33 @@ fn a_subject_says_re_once_and_is_encoded_when_it_must_be() {
 }
 
 #[test]
+fn names_and_addresses_that_the_library_would_not_parse_are_written() {
+    let token = format!("reply+{}@forge.test", "A".repeat(100));
+    let many = ReplyFacts {
+        recipients: vec![token.clone(), "-oQ@x.test".to_owned()],
+        ..facts()
+    };
+    let odd = Mailbox::new(
+        Some("Müller, \"J\" <x>".to_owned()),
+        "me@ours.test".parse().unwrap(),
+    );
+    let bytes = compose(&many, &odd, "<m@ours.test>", "x", SystemTime::UNIX_EPOCH).unwrap();
+    let mail = MessageParser::default().parse(&bytes).unwrap();
+    let to: Vec<_> = mail
+        .to()
+        .unwrap()
+        .iter()
+        .filter_map(|entry| entry.address())
+        .collect();
+    assert_eq!(to, [token.as_str(), "-oQ@x.test"]);
+    let sender = mail.from().unwrap().first().unwrap();
+    assert_eq!(
+        (sender.name(), sender.address()),
+        (Some("Müller, \"J\" <x>"), Some("me@ours.test"))
+    );
+}
+
+#[test]
 fn fifty_long_references_are_folded() {
     let mut long = facts();
     long.references = (0..49).map(|n| format!("{n:0>240}@x.test")).collect();

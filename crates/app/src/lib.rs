@@ -21,6 +21,8 @@ use muster_core::Clock;
 use muster_core::screen::DenyWords;
 use muster_store::{Db, Sql};
 
+pub use muster_store::Topic;
+
 /// What the owner of the server chose, parsed once at the start.
 #[derive(Debug, Clone)]
 pub struct Settings {

@@ -107,7 +107,7 @@ fn two_hundred_may_wait_and_unconfirmed_ones_do_not_count() {
             muster.accept(&plugin, &format!("q{n}")).await;
         }
         muster.clock.advance(Duration::from_secs(3601));
-        let refused = messages::accept(&muster.app, &plugin, message("one more")).await;
+        let refused = messages::accept(&muster.app, &plugin, message("one-more")).await;
         assert!(matches!(refused, Err(MessageError::UndeliveredCap { .. })), "{refused:?}");
     });
 }

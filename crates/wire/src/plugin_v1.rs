@@ -66,7 +66,6 @@ pub enum MessageStatus {
 /// What a claim asks.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(additional_properties = false)]
 pub struct Claim {
     /// How long to wait for an approved reply, in seconds; more than 25 counts as 25.
     #[serde(default)]

@@ -245,7 +245,7 @@ async fn messages(State(world): Shared, headers: HeaderMap, body: Bytes) -> Resp
 }
 
 /// What the contract does not allow in a message.
-fn complaints(message: &Value) -> Vec<&'static str> {
+pub(crate) fn complaints(message: &Value) -> Vec<&'static str> {
     let mut wrong = Vec::new();
     let Some(fields) = message.as_object() else {
         return vec!["not an object"];

@@ -208,7 +208,9 @@ fn seats() -> &'static Mutex<HashSet<(usize, ChiefId)>> {
 impl Seat {
     fn take(app: &App, chief: ChiefId) -> Option<Self> {
         let key = (Arc::as_ptr(&app.settings) as usize, chief);
-        seats().lock().unwrap_or_else(PoisonError::into_inner).insert(key).then_some(Self { key })
+        let free = seats().lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        // Made only when the place was free: a second one would give the first one's place back as it is dropped.
+        free.then(|| Self { key })
     }
 }
 

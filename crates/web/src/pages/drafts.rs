@@ -142,7 +142,7 @@ mod samples {
             cards.into_iter().map(|card| CardView::new(card, now())).partition(|card| matches!(card.state, DraftState::Pending | DraftState::Approved));
         let (pending, on_the_way): (Vec<_>, Vec<_>) = open.into_iter().partition(CardView::pending);
         DraftsPage {
-            shell: shell(Here::Asks),
+            shell: Shell::bare("Reply drafts"),
             spoken: spoken(pending.len()),
             pending,
             on_the_way,
@@ -154,12 +154,16 @@ mod samples {
 
     impl DraftsPage {
         pub(in crate::pages) fn samples() -> Vec<Self> {
-            let cards = DraftState::ALL.map(|state| card(state, HOSTILE)).to_vec();
+            let mut cards = DraftState::ALL.map(|state| card(state, HOSTILE)).to_vec();
+            for (id, card) in (10..).zip(&mut cards) {
+                card.id = DraftId::new(id);
+            }
             let mut revoked = card(DraftState::Approved, HOSTILE);
-            revoked.plugin_revoked = true;
+            (revoked.plugin_revoked, revoked.id) = (true, DraftId::new(9));
             let mut twice = card(DraftState::Pending, HOSTILE);
             (twice.unconfirmed_replies, twice.message.sender_verified, twice.plugin_revoked) = (1, true, true);
-            vec![page(cards), page(vec![revoked, twice]), page(vec![])]
+            let all = [page(cards), page(vec![revoked, twice]), page(vec![])];
+            all.into_iter().map(|page| Self { shell: shell(Here::Asks), ..page }).collect()
         }
     }
 

@@ -231,8 +231,8 @@ impl PluginsPage {
             revoked,
             waiting: "2 messages waiting".to_owned(),
         };
-        let message = |can_retry, plugin_revoked| UnconfirmedView {
-            id: 9,
+        let message = |id, can_retry, plugin_revoked| UnconfirmedView {
+            id,
             plugin: hostile(),
             sender: Sender::new(Some(HOSTILE), false),
             subject: Some(hostile()),
@@ -256,8 +256,8 @@ impl PluginsPage {
         let token = Shown::Token { what: hostile(), token: muster_core::Secret::new(HOSTILE) };
         let empty = Self { errors: Errors::default(), live: vec![], revoked: vec![], ..page(None, false, vec![]) };
         vec![
-            page(Some(token), true, vec![message(true, false)]),
-            page(Some(Shown::Note("done")), false, vec![message(false, false), message(false, true)]),
+            page(Some(token), true, vec![message(9, true, false)]),
+            page(Some(Shown::Note("done")), false, vec![message(9, false, false), message(10, false, true)]),
             empty,
         ]
     }

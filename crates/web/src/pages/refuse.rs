@@ -6,7 +6,6 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use muster_app::accounts::{AccountError, PasskeyError, SignInError, TokenError};
-use muster_app::chief::ChiefError;
 use muster_app::drafts::DecideRefusal;
 use muster_app::messages::RetryRefusal;
 use muster_app::plugins::PluginError;
@@ -165,16 +164,6 @@ pub(super) fn token(error: &TokenError) -> Response {
         TokenError::NotFound => StatusCode::NOT_FOUND,
     };
     page(status, "Not done", &error.to_string(), TO_SETTINGS)
-}
-
-/// A refusal about the chief.
-pub(super) fn chief(error: &ChiefError) -> Response {
-    let status = match error {
-        ChiefError::Fault(broken) => return fault(broken),
-        ChiefError::Program(_) => StatusCode::BAD_REQUEST,
-        ChiefError::None => StatusCode::CONFLICT,
-    };
-    page(status, "Not done", &error.to_string(), TO_OVERVIEW)
 }
 
 /// The status of a refusal about an account.

@@ -39,6 +39,33 @@ pub(super) struct Signed {
     pub(super) plugins: bool,
 }
 
+/// An entry of the navigation.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) path: &'static str,
+    pub(super) words: &'static str,
+    pub(super) current: bool,
+    /// How much waits there.
+    pub(super) waiting: usize,
+}
+
+impl Signed {
+    /// The pages there are, with the one that is open.
+    pub(super) fn navigation(&self, here: &Here) -> Vec<Entry> {
+        let entry = |path, words, of: Here, waiting| Entry { path, words, current: of == *here, waiting };
+        let mut all = vec![entry("/", "Overview", Here::Overview, 0), entry("/attention?tab=drafts", "Asks", Here::Asks, self.waiting)];
+        if self.plugins {
+            all.push(entry("/plugins", "Connectors", Here::Connectors, 0));
+        }
+        all.extend([
+            entry("/chief", "Chief", Here::Chief, 0),
+            entry("/audit", "Audit", Here::Audit, 0),
+            entry("/settings", "Settings", Here::Settings, 0),
+        ]);
+        all
+    }
+}
+
 /// The frame of a page.
 #[derive(Debug, Clone)]
 pub(super) struct Shell {
@@ -247,6 +274,16 @@ mod tests {
         assert_eq!(relative(now.minus(Duration::from_secs(86_400 * 60)), now), "on 2026-01-03");
         let shown = When::new(now.minus(Duration::from_secs(180)), now).to_string();
         assert_eq!(shown, r#"<time datetime="2026-03-04T05:03:07Z" title="2026-03-04 05:03:07 UTC">3 minutes ago</time>"#);
+    }
+
+    #[test]
+    fn the_navigation_names_the_connectors_only_where_they_are_on() {
+        let paths = |plugins| {
+            let signed = Signed { name: "ada".to_owned(), waiting: 3, plugins };
+            signed.navigation(&Here::Asks).into_iter().map(|entry| (entry.path, entry.current, entry.waiting)).collect::<Vec<_>>()
+        };
+        assert!(paths(true).contains(&("/plugins", false, 0)) && paths(true).contains(&("/attention?tab=drafts", true, 3)));
+        assert!(paths(false).iter().all(|(path, ..)| *path != "/plugins"));
     }
 
     #[test]
