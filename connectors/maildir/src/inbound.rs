@@ -161,6 +161,7 @@ impl<'c> Inbound<'c> {
             Posting::Stored => {
                 record.stage = MailStage::Posted;
                 state.record_mail(&external_id, &record)?;
+                self.connector.note_posted();
                 tracing::info!(mail = %external_id, no_reply = message.no_reply, "posted");
                 self.move_to_cur(path, name);
                 Ok(Next::GoOn)

@@ -3,8 +3,8 @@
 //! It is a program of its own that speaks muster's connector contract over HTTP and shares no code with the server, so
 //! it can be read as an example; `docs/connectors.md` walks through it.
 //!
-//! Two loops run side by side. [`inbound`](self) posts each file of `new/` under an id that is made from its content, and
-//! moves it to `cur/` when muster has it. [`outbound`](self) waits for approved replies, writes down the number of each
+//! Two loops run side by side. `inbound` posts each file of `new/` under an id that is made from its content, and
+//! moves it to `cur/` when muster has it. `outbound` waits for approved replies, writes down the number of each
 //! before anything leaves, hands it to an outbox Maildir or a sendmail program, and reports the outcome until muster has it.
 
 mod ambient;
@@ -45,6 +45,18 @@ pub(crate) struct Connector {
     settings: Settings,
     state: State,
     server: Server,
+    /// When a mail was last posted, or the connector started: muster may still have some to hand to a chief that was busy.
+    last_posted: std::sync::Mutex<tokio::time::Instant>,
+}
+
+impl Connector {
+    fn note_posted(&self) {
+        *self.last_posted.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = tokio::time::Instant::now();
+    }
+
+    fn since_posted(&self) -> std::time::Duration {
+        self.last_posted.lock().unwrap_or_else(std::sync::PoisonError::into_inner).elapsed()
+    }
 }
 
 /// Runs the connector until SIGTERM or SIGINT, or as long as `options` say (`once`, `status`, `dismiss`).
@@ -83,6 +95,7 @@ fn connect(options: &Options) -> Result<Connector, ConnectorError> {
         settings,
         state,
         server,
+        last_posted: std::sync::Mutex::new(tokio::time::Instant::now()),
     })
 }
 

@@ -17,6 +17,11 @@ use crate::{Connector, ambient, reply};
 
 /// While a result could not be reported, a claim waits only this long, so that the result is tried again soon.
 const SHORT_CLAIM: u64 = 5;
+/// muster hands queued mails to the chief at the start of a claim and at no other time. While some may wait for a chief that was busy when
+/// they were posted, claims are short, so that the next one comes soon.
+const BRISK_CLAIM: u64 = 3;
+/// How long after a mail was posted claims stay short.
+const BRISK: Duration = Duration::from_secs(60);
 /// How long a report may still take when it is time to stop.
 const GRACE: Duration = Duration::from_secs(5);
 /// Longest reference that muster takes, in characters.
@@ -93,7 +98,11 @@ impl<'c> Outbound<'c> {
             if self.stop.is_set() {
                 return Ok(());
             }
-            let wait = if settled { LONGEST_CLAIM } else { SHORT_CLAIM };
+            let wait = match settled {
+                _ if self.connector.since_posted() < BRISK => BRISK_CLAIM,
+                true => LONGEST_CLAIM,
+                false => SHORT_CLAIM,
+            };
             let started = Instant::now();
             let pause = match self.claim(wait).await? {
                 Next::Claim => continue,

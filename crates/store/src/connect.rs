@@ -1,25 +1,20 @@
-//! Opens a database and runs jobs on it: the write lane and readers of SQLite, the pool of Postgres. Never decides what a job does.
+//! A database that is open: runs jobs on the write lane and readers of SQLite or the pool of Postgres. Never decides what a job does.
 
-use std::path::{Path, PathBuf};
-use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use muster_core::ids::OwnerId;
 use muster_core::{Fault, FaultKind};
-use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::postgres::PgPool;
+use sqlx::sqlite::SqlitePool;
 
 use crate::JobFuture;
 use crate::lane::Lane;
+use crate::listen::CHANNEL;
 use crate::lock::{Locks, Place};
-use crate::tx::{ACQUIRE, Conn, Tx, kind};
+use crate::open::{self, OpenError, Options};
+use crate::sql::Sql;
+use crate::tx::{Conn, Tx, attempt, kind};
 use crate::wake::{Topic, Wakeups};
-use crate::{migrate, sql};
-
-/// The channel that Postgres carries wake-ups on.
-const CHANNEL: &str = "muster_wake";
 
 /// Which engine a database is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,57 +23,6 @@ pub enum Engine {
     Sqlite,
     /// For several servers on one database.
     Postgres,
-}
-
-/// How to open a database.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// `sqlite://PATH` or `postgres://…`.
-    pub url: String,
-    /// Connections that read (SQLite) or do anything (Postgres).
-    pub connections: u32,
-    /// The folder for lock files when the engine has no locks of its own that die with their holder.
-    pub lock_folder: PathBuf,
-}
-
-impl Options {
-    /// The usual options for `url`, with lock files in `lock_folder`.
-    pub fn new(url: impl Into<String>, lock_folder: impl Into<PathBuf>) -> Self {
-        Self { url: url.into(), connections: 16, lock_folder: lock_folder.into() }
-    }
-}
-
-/// Why a database was not opened. Each is a sentence for the person who starts muster.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The address is neither of the two kinds.
-    #[error("the database address is not one muster knows; write sqlite://PATH or postgres://USER@HOST/NAME")]
-    Address,
-    /// A newer muster made it.
-    #[error("this database was made by a newer muster (it has schema version {version}); it was left as it is. Start that version, or restore a backup made before the upgrade")]
-    Newer {
-        /// The version that this muster does not have.
-        version: i64,
-    },
-    /// Its recorded schema differs from this version's.
-    #[error("schema version {version} of this database is not the one this muster has; it was left as it is. It was made by a different build")]
-    Altered {
-        /// The version whose text differs.
-        version: i64,
-    },
-    /// A Postgres role that row-level security does not bind.
-    #[error(
-        "the database role {role} is a superuser or has BYPASSRLS, so Postgres would not keep one owner's rows from another. Make a fit one and use it in the address:\n  CREATE ROLE muster_app LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD '…';\n  ALTER DATABASE {database} OWNER TO muster_app;\n  ALTER SCHEMA public OWNER TO muster_app;"
-    )]
-    Role {
-        /// The role's name.
-        role: String,
-        /// The database's name.
-        database: String,
-    },
-    /// Anything else.
-    #[error("the database could not be opened: {}", .0.chain())]
-    Fault(Fault),
 }
 
 /// A database, open. Cloning shares it.
@@ -93,7 +37,7 @@ pub(crate) struct Inner {
     pub(crate) place: Place,
 }
 
-enum Pool {
+pub(crate) enum Pool {
     Sqlite { lane: Lane, readers: SqlitePool },
     Postgres { pool: PgPool, listener: tokio::task::JoinHandle<()> },
 }
@@ -112,13 +56,11 @@ impl Db {
     /// # Errors
     /// A sentence for the person who starts muster; the database is then as it was.
     pub async fn open(options: &Options) -> Result<Self, OpenError> {
-        if let Some(rest) = options.url.strip_prefix("sqlite://") {
-            open_sqlite(Path::new(rest), options).await
-        } else if options.url.starts_with("postgres://") || options.url.starts_with("postgresql://") {
-            open_postgres(options).await
-        } else {
-            Err(OpenError::Address)
-        }
+        open::open(options).await
+    }
+
+    pub(crate) fn of(pool: Pool, wakeups: Wakeups, place: Place) -> Self {
+        Self { inner: Arc::new(Inner { pool, wakeups, place }) }
     }
 
     /// Which engine this is.
@@ -214,8 +156,8 @@ impl Db {
         match &self.inner.pool {
             Pool::Sqlite { lane, .. } => lane.write(owner, job).await,
             Pool::Postgres { pool, .. } => {
-                let mut tx = begin_postgres(pool, owner, reason).await?;
-                let value = job(&mut tx).await?;
+                let mut tx = begin_postgres(pool, WRITE, owner, reason).await?;
+                let value = attempt(&mut tx, job).await?;
                 let wakes = std::mem::take(&mut tx.wakes);
                 commit_postgres(tx, &wakes).await?;
                 for topic in wakes {
@@ -235,135 +177,61 @@ impl Db {
         let mut tx = match &self.inner.pool {
             Pool::Sqlite { readers, .. } => {
                 let begun = readers.begin().await.map_err(|e| Fault::new(kind(&e), "the database did not answer").because(e))?;
-                Tx { conn: Conn::SqliteRead(begun), owner, wakes: Vec::new() }
+                Tx::new(Conn::SqliteRead(begun), owner)
             }
-            Pool::Postgres { pool, .. } => begin_postgres(pool, owner, reason).await?,
+            Pool::Postgres { pool, .. } => begin_postgres(pool, READ, owner, reason).await?,
         };
         // A reader has nothing to commit: dropping the transaction ends it.
         job(&mut tx).await
     }
 }
 
-async fn begin_postgres(pool: &PgPool, owner: Option<OwnerId>, reason: &'static str) -> Result<Tx, Fault> {
-    let failed = |e: sqlx::Error| Fault::new(kind(&e), "the database did not answer").because(e);
-    let mut begun = pool.begin().await.map_err(failed)?;
+/// How a writing transaction begins on Postgres: every move of a state is one guarded statement, so nothing stricter is needed.
+const WRITE: &str = "BEGIN";
+/// How a reading one does: one snapshot for all its statements, and no writes, as on SQLite.
+const READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// Begins on a connection that works. One that broke while nobody used it (Postgres was restarted) is found out here, before anything
+/// was asked of it, so the next is tried: at most all that may lie in the pool, and a new one.
+async fn begin_postgres(pool: &PgPool, how: &'static str, owner: Option<OwnerId>, reason: &'static str) -> Result<Tx, Fault> {
+    let mut left = pool.options().get_max_connections();
+    loop {
+        match begin_scoped(pool, how, owner, reason).await {
+            Ok(begun) => return Ok(Tx::new(Conn::Postgres(begun), owner)),
+            Err(error) if left > 0 && broke(&error) => left -= 1,
+            Err(error) => return Err(Fault::new(kind(&error), "the database did not answer").because(error)),
+        }
+    }
+}
+
+/// Whether it was the connection that broke. A pool that had none to give, or that is closed, has waited already or will never have one.
+fn broke(error: &sqlx::Error) -> bool {
+    kind(error) == FaultKind::Unavailable && !matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
+}
+
+async fn begin_scoped(
+    pool: &PgPool,
+    how: &'static str,
+    owner: Option<OwnerId>,
+    reason: &'static str,
+) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
+    let mut begun = pool.begin_with(how).await?;
     // Local to the transaction: the next user of the pooled connection starts with neither. RLS policies read both.
     let scoped = match owner {
         Some(owner) => sqlx::query("SELECT set_config('muster.owner', $1, true)").bind(owner.to_string()),
         None => sqlx::query("SELECT set_config('muster.system', $1, true)").bind(reason),
     };
-    scoped.execute(&mut *begun).await.map_err(failed)?;
-    Ok(Tx { conn: Conn::Postgres(begun), owner, wakes: Vec::new() })
+    scoped.execute(&mut *begun).await?;
+    Ok(begun)
 }
 
 async fn commit_postgres(tx: Tx, wakes: &[Topic]) -> Result<(), Fault> {
     let Conn::Postgres(mut begun) = tx.conn else { return Err(Fault::other("a transaction changed its engine")) };
-    let failed = |e: sqlx::Error| Fault::new(kind(&e), "a write was not stored").because(e);
     for topic in wakes {
-        sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(topic.encode()).execute(&mut *begun).await.map_err(failed)?;
+        let sent = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(topic.encode()).execute(&mut *begun).await;
+        sent.map_err(|e| Fault::new(kind(&e), "a write was not stored").because(e))?;
     }
-    begun.commit().await.map_err(failed)
-}
-
-fn sqlite_options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .foreign_keys(true)
-        .busy_timeout(Duration::from_secs(5))
-        .journal_mode(SqliteJournalMode::Wal)
-        // Every answer of muster's promises that what it names survives a power cut.
-        .synchronous(SqliteSynchronous::Full)
-        .pragma("trusted_schema", "OFF")
-        .statement_cache_capacity(256)
-}
-
-async fn open_sqlite(path: &Path, options: &Options) -> Result<Db, OpenError> {
-    let failed = |e: sqlx::Error| OpenError::Fault(Fault::new(kind(&e), format!("SQLite file {}", path.display())).because(e));
-    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent).map_err(|e| OpenError::Fault(Fault::new(FaultKind::ReadOnly, format!("the folder {} could not be made", parent.display())).because(e)))?;
-    }
-    // SQLite's migrator takes no lock of its own, so two first starts at once would both create the tables.
-    let guard = boot_lock(&options.lock_folder).await?;
-    let mut writer = SqliteConnection::connect_with(&sqlite_options(path).create_if_missing(true)).await.map_err(failed)?;
-    migrate::SQLITE.run_direct(None, &mut writer, false).await.map_err(migrate::explain)?;
-    drop(guard);
-    let readers = SqlitePoolOptions::new()
-        .max_connections(options.connections.clamp(2, 8))
-        .acquire_timeout(ACQUIRE)
-        .connect_lazy_with(sqlite_options(path).read_only(true));
-    let wakeups = Wakeups::default();
-    let lane = Lane::start(writer, wakeups.clone());
-    Ok(Db { inner: Arc::new(Inner { pool: Pool::Sqlite { lane, readers }, wakeups, place: Place::Folder(options.lock_folder.clone()) }) })
-}
-
-async fn boot_lock(folder: &Path) -> Result<std::fs::File, OpenError> {
-    let failed = |e: std::io::Error| {
-        let kind = if e.kind() == std::io::ErrorKind::StorageFull { FaultKind::StorageFull } else { FaultKind::ReadOnly };
-        OpenError::Fault(Fault::new(kind, format!("the folder {} cannot be written", folder.display())).because(e))
-    };
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    let file = std::fs::File::options().create(true).truncate(false).write(true).open(folder.join("boot.lock")).map_err(failed)?;
-    tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await.map_err(|e| OpenError::Fault(Fault::other("the boot lock").because(e)))?.map_err(failed)
-}
-
-async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
-    let failed = |e: sqlx::Error| OpenError::Fault(Fault::new(kind(&e), "Postgres").because(e));
-    let connect = PgConnectOptions::from_str(&options.url).map_err(|_| OpenError::Address)?.application_name("muster");
-    let pool = PgPoolOptions::new()
-        .max_connections(options.connections.max(2))
-        .acquire_timeout(ACQUIRE)
-        // A ping before each use would cost a round trip; a broken connection fails one request cleanly and is replaced.
-        .test_before_acquire(false)
-        .connect_with(connect.clone())
-        .await
-        .map_err(failed)?;
-    let (role, database, unfit): (String, String, bool) = sqlx::query_as(
-        "SELECT current_user::text, current_database()::text, (rolsuper OR rolbypassrls) FROM pg_catalog.pg_roles WHERE rolname = current_user",
-    )
-    .fetch_one(&pool)
-    .await
-    .map_err(failed)?;
-    if unfit {
-        return Err(OpenError::Role { role, database });
-    }
-    migrate::POSTGRES.run(&pool).await.map_err(migrate::explain)?;
-    let wakeups = Wakeups::default();
-    let listener = tokio::spawn(listen(pool.clone(), connect.clone(), wakeups.clone()));
-    Ok(Db { inner: Arc::new(Inner { pool: Pool::Postgres { pool, listener }, wakeups, place: Place::Postgres(connect) }) })
-}
-
-/// Passes other servers' wake-ups on. A lost connection loses hints, so everybody is woken once it is back.
-async fn listen(pool: PgPool, connect: PgConnectOptions, wakeups: Wakeups) {
-    let mut pause = Duration::from_millis(100);
-    while !pool.is_closed() {
-        match hear(&connect, &wakeups).await {
-            Ok(()) => return,
-            Err(error) => {
-                tracing::warn!(error = %error, "the connection for wake-ups was lost; it is opened again");
-                wakeups.wake_all();
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_secs(5));
-            }
-        }
-    }
-}
-
-async fn hear(connect: &PgConnectOptions, wakeups: &Wakeups) -> Result<(), sqlx::Error> {
-    let own = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE).connect_with(connect.clone()).await?;
-    let mut listener = PgListener::connect_with(&own).await?;
-    listener.listen(CHANNEL).await?;
-    wakeups.wake_all();
-    loop {
-        match listener.try_recv().await? {
-            Some(heard) => {
-                if let Some(topic) = Topic::decode(heard.payload()) {
-                    wakeups.wake(topic);
-                }
-            }
-            // The listener has just connected again; what was sent meanwhile is lost.
-            None => wakeups.wake_all(),
-        }
-    }
+    begun.commit().await.map_err(|e| Fault::new(kind(&e), "Postgres did not confirm a commit; the write may be stored or not").because(e))
 }
 
 /// The two columns of an engine's description of one prepared statement, for the catalogue test.
@@ -380,7 +248,7 @@ impl Db {
     ///
     /// # Errors
     /// A fault naming the statement when the engine refuses its text.
-    pub async fn prepare(&self, statement: &'static sql::Sql) -> Result<Prepared, Fault> {
+    pub async fn prepare(&self, statement: &'static Sql) -> Result<Prepared, Fault> {
         use sqlx::{Column as _, Executor as _, Statement as _};
         let failed = |e: sqlx::Error| Fault::new(kind(&e), format!("statement {} cannot be prepared", statement.name)).because(e);
         let count = |p: Option<sqlx::Either<&[sqlx::postgres::PgTypeInfo], usize>>| p.map_or(0, |p| p.either(<[_]>::len, |n| n));

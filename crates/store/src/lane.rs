@@ -1,17 +1,15 @@
 //! The write lane of SQLite: queued jobs share one durable commit, each in its own savepoint, and are answered only after it. Never waits for anything but the connection.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use muster_core::ids::OwnerId;
 use muster_core::{Fault, FaultKind};
 use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::JobFuture;
-use crate::tx::{Conn, Tx, kind};
+use crate::tx::{Conn, Tx, attempt, kind};
 use crate::wake::{Topic, Wakeups};
 
 /// Most jobs that share a commit. More would make the first of them wait longer than the disk does.
@@ -61,8 +59,7 @@ where
     fn run<'t>(&'t mut self, tx: &'t mut Tx) -> JobFuture<'t, End> {
         Box::pin(async move {
             let Some(job) = self.job.take() else { return End::Undo };
-            // A panicking job must not take the lane, and with it the server, down.
-            let outcome = AssertUnwindSafe(job(tx)).catch_unwind().await.unwrap_or_else(|_| Err(Fault::other("a write panicked").into()));
+            let outcome = attempt(tx, job).await;
             let end = if outcome.is_ok() { End::Keep } else { End::Undo };
             self.outcome = Some(outcome);
             end
@@ -129,7 +126,7 @@ async fn serve(
     stop: Arc<Notify>,
     end: watch::Sender<bool>,
 ) {
-    let mut tx = Tx { conn: Conn::Lane(conn), owner: None, wakes: Vec::new() };
+    let mut tx = Tx::new(Conn::Lane(conn), None);
     let mut look = tokio::time::interval(ELSEWHERE);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut seen = None;
@@ -226,6 +223,7 @@ async fn step(tx: &mut Tx, open: &mut bool, first: bool, job: &mut Box<dyn Job>)
     }
     tx.owner = job.owner();
     tx.wakes.clear();
+    tx.failed = None;
     let end = job.run(tx).await;
     match (end, first) {
         (End::Keep, true) => Ok(()),
@@ -241,9 +239,20 @@ async fn step(tx: &mut Tx, open: &mut bool, first: bool, job: &mut Box<dyn Job>)
         }
         (End::Undo, false) => {
             tx.wakes.clear();
-            statement(tx, "ROLLBACK TO job").await?;
-            statement(tx, "RELEASE job").await
+            undo(tx).await
         }
+    }
+}
+
+/// Undoes one job of several. On some errors (a full disk) SQLite has undone the whole transaction by itself, the jobs before this one
+/// with it: then no savepoint is left, and what broke this job is what broke them.
+async fn undo(tx: &mut Tx) -> Result<(), Fault> {
+    match statement(tx, "ROLLBACK TO job").await {
+        Ok(()) => statement(tx, "RELEASE job").await,
+        Err(fault) => Err(match tx.failed.take() {
+            Some(kind) => Fault::new(kind, "the transaction of a write ended before its commit").because(fault),
+            None => fault,
+        }),
     }
 }
 

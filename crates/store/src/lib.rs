@@ -2,15 +2,18 @@
 
 mod connect;
 mod lane;
+mod listen;
 mod lock;
 mod migrate;
+mod open;
 mod sql;
 mod tx;
 mod value;
 mod wake;
 
-pub use connect::{Db, Engine, OpenError, Options};
+pub use connect::{Db, Engine, Prepared};
 pub use lock::{HeldLock, Locks};
+pub use open::{OpenError, Options};
 pub use sql::{Sql, Scope, owned, owned_pair, system, system_pair};
 pub use tx::{Row, Tx};
 pub use value::{Args, Bind, Value};

@@ -51,20 +51,22 @@ impl Locks {
 }
 
 fn take_file(folder: &std::path::Path, class: &'static str, id: i64) -> Result<Option<HeldLock>, Fault> {
-    let failed = |e: std::io::Error| {
-        let kind = match e.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => FaultKind::StorageFull,
-            std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => FaultKind::ReadOnly,
-            _ => FaultKind::Other,
-        };
-        Fault::new(kind, format!("the lock {class}-{id} could not be taken")).because(e)
-    };
+    let failed = |e: std::io::Error| Fault::new(io_kind(&e), format!("the lock {class}-{id} could not be taken")).because(e);
     std::fs::create_dir_all(folder).map_err(failed)?;
     let file = File::options().create(true).truncate(false).write(true).open(folder.join(format!("{class}-{id}.lock"))).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(HeldLock { held: Held::File { _file: file } })),
         Err(std::fs::TryLockError::WouldBlock) => Ok(None),
         Err(std::fs::TryLockError::Error(e)) => Err(failed(e)),
+    }
+}
+
+/// What broke when a file of muster's own could not be made.
+pub(crate) fn io_kind(error: &std::io::Error) -> FaultKind {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => FaultKind::StorageFull,
+        std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => FaultKind::ReadOnly,
+        _ => FaultKind::Other,
     }
 }
 

@@ -3,7 +3,7 @@
 use muster_core::Fault;
 use sqlx::migrate::{MigrateError, Migrator};
 
-use crate::connect::OpenError;
+use crate::open::OpenError;
 use crate::tx::kind;
 
 pub(crate) static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");

@@ -1,13 +1,16 @@
 //! A transaction that hides the engine: binds the owner, runs constant statements, collects wake-ups. Never lives across a call to the outside.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use muster_core::ids::OwnerId;
 use muster_core::{Fault, FaultKind};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments as _, FromRow, Postgres, Sqlite, SqliteConnection};
 
+use crate::JobFuture;
 use crate::sql::{Scope, Sql};
 use crate::value::{Args, Value};
 use crate::wake::Topic;
@@ -26,13 +29,22 @@ pub(crate) enum Conn {
 }
 
 /// An open transaction of one owner, or of the system for a named reason.
+///
+/// After a statement of it has failed it runs nothing more and is never committed, on either engine: Postgres would drop its work
+/// at COMMIT without a word, and SQLite would keep half of it.
 pub struct Tx {
     pub(crate) conn: Conn,
     pub(crate) owner: Option<OwnerId>,
     pub(crate) wakes: Vec<Topic>,
+    /// What the statement that failed broke on.
+    pub(crate) failed: Option<FaultKind>,
 }
 
 impl Tx {
+    pub(crate) fn new(conn: Conn, owner: Option<OwnerId>) -> Self {
+        Self { conn, owner, wakes: Vec::new(), failed: None }
+    }
+
     /// The owner whose rows this transaction may touch; `None` in a system transaction.
     pub fn owner(&self) -> Option<OwnerId> {
         self.owner
@@ -51,17 +63,16 @@ impl Tx {
     /// A fault; a constraint that refused is named in it.
     pub async fn run(&mut self, sql: &'static Sql, args: impl Args) -> Result<u64, Fault> {
         let values = self.arguments(sql, args)?;
-        match &mut self.conn {
-            Conn::Lane(c) => {
-                sqlx::query_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).execute(c).await.map(|done| done.rows_affected()).map_err(|e| fault(sql, e))
-            }
+        let done = match &mut self.conn {
+            Conn::Lane(c) => sqlx::query_with(sql.sqlite, sqlite_arguments(sql, values)?).execute(c).await.map(|done| done.rows_affected()),
             Conn::SqliteRead(t) => {
-                sqlx::query_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).execute(&mut **t).await.map(|done| done.rows_affected()).map_err(|e| fault(sql, e))
+                sqlx::query_with(sql.sqlite, sqlite_arguments(sql, values)?).execute(&mut **t).await.map(|done| done.rows_affected())
             }
             Conn::Postgres(t) => {
-                sqlx::query_with(sql.postgres, pg_arguments(values).map_err(|e| unbound(sql, e))?).execute(&mut **t).await.map(|done| done.rows_affected()).map_err(|e| fault(sql, e))
+                sqlx::query_with(sql.postgres, pg_arguments(sql, values)?).execute(&mut **t).await.map(|done| done.rows_affected())
             }
-        }
+        };
+        self.heard(sql, done)
     }
 
     /// All rows of a statement.
@@ -70,12 +81,12 @@ impl Tx {
     /// A fault.
     pub async fn all<R: Row>(&mut self, sql: &'static Sql, args: impl Args) -> Result<Vec<R>, Fault> {
         let values = self.arguments(sql, args)?;
-        match &mut self.conn {
-            Conn::Lane(c) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).fetch_all(c).await,
-            Conn::SqliteRead(t) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).fetch_all(&mut **t).await,
-            Conn::Postgres(t) => sqlx::query_as_with(sql.postgres, pg_arguments(values).map_err(|e| unbound(sql, e))?).fetch_all(&mut **t).await,
-        }
-        .map_err(|e| fault(sql, e))
+        let rows = match &mut self.conn {
+            Conn::Lane(c) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?).fetch_all(c).await,
+            Conn::SqliteRead(t) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?).fetch_all(&mut **t).await,
+            Conn::Postgres(t) => sqlx::query_as_with(sql.postgres, pg_arguments(sql, values)?).fetch_all(&mut **t).await,
+        };
+        self.heard(sql, rows)
     }
 
     /// The first row of a statement, if it has any.
@@ -84,12 +95,12 @@ impl Tx {
     /// A fault.
     pub async fn optional<R: Row>(&mut self, sql: &'static Sql, args: impl Args) -> Result<Option<R>, Fault> {
         let values = self.arguments(sql, args)?;
-        match &mut self.conn {
-            Conn::Lane(c) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).fetch_optional(c).await,
-            Conn::SqliteRead(t) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(values).map_err(|e| unbound(sql, e))?).fetch_optional(&mut **t).await,
-            Conn::Postgres(t) => sqlx::query_as_with(sql.postgres, pg_arguments(values).map_err(|e| unbound(sql, e))?).fetch_optional(&mut **t).await,
-        }
-        .map_err(|e| fault(sql, e))
+        let row = match &mut self.conn {
+            Conn::Lane(c) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?).fetch_optional(c).await,
+            Conn::SqliteRead(t) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?).fetch_optional(&mut **t).await,
+            Conn::Postgres(t) => sqlx::query_as_with(sql.postgres, pg_arguments(sql, values)?).fetch_optional(&mut **t).await,
+        };
+        self.heard(sql, row)
     }
 
     /// The row of a statement that always has one (an aggregate, an INSERT with RETURNING).
@@ -108,19 +119,50 @@ impl Tx {
         self.one::<(i64,)>(sql, args).await.map(|(n,)| n)
     }
 
+    /// Why nothing of this transaction may be kept, whatever its job made of it: a statement of it failed.
+    pub(crate) fn spoilt(&self) -> Option<Fault> {
+        self.failed.as_ref().map(|kind| Fault::new(kind.clone(), "a statement of a write failed, so nothing of the write was stored"))
+    }
+
+    fn heard<T>(&mut self, sql: &'static Sql, answer: Result<T, sqlx::Error>) -> Result<T, Fault> {
+        answer.map_err(|error| {
+            let kind = kind(&error);
+            self.failed.get_or_insert_with(|| kind.clone());
+            Fault::new(kind, format!("statement {} failed", sql.name)).because(error)
+        })
+    }
+
     fn arguments(&self, sql: &'static Sql, args: impl Args) -> Result<Vec<Value>, Fault> {
-        match (sql.scope, self.owner) {
-            (Scope::Owner, Some(owner)) => {
-                let rest = args.values();
-                let mut values = Vec::with_capacity(rest.len() + 1);
-                values.push(Value::Int(Some(owner.get())));
-                values.extend(rest);
-                Ok(values)
-            }
-            (Scope::System, None) => Ok(args.values()),
-            (Scope::Owner, None) => Err(Fault::other(format!("statement {} belongs to one owner but ran in a system transaction", sql.name))),
-            (Scope::System, Some(_)) => Err(Fault::other(format!("statement {} crosses owners but ran in an owner's transaction", sql.name))),
+        if let Some(kind) = &self.failed {
+            return Err(Fault::new(kind.clone(), format!("statement {} was not run: one before it in its transaction failed", sql.name)));
         }
+        let owner = match (sql.scope, self.owner) {
+            (Scope::Owner, Some(owner)) => Some(Value::Int(Some(owner.get()))),
+            (Scope::System, None) => None,
+            (Scope::Owner, None) => return Err(Fault::other(format!("statement {} belongs to one owner but ran in a system transaction", sql.name))),
+            (Scope::System, Some(_)) => return Err(Fault::other(format!("statement {} crosses owners but ran in an owner's transaction", sql.name))),
+        };
+        let values: Vec<Value> = owner.into_iter().chain(args.values()).collect();
+        if values.len() == sql.parameters {
+            Ok(values)
+        } else {
+            Err(Fault::other(format!("statement {} takes {} arguments and was given {}", sql.name, sql.parameters, values.len())))
+        }
+    }
+}
+
+/// Runs a write's job. When it panics, or passes over a statement that failed, nothing of it may be kept, and this says so.
+pub(crate) async fn attempt<F, T, E>(tx: &mut Tx, job: F) -> Result<T, E>
+where
+    F: for<'t> FnOnce(&'t mut Tx) -> JobFuture<'t, Result<T, E>>,
+    E: From<Fault>,
+{
+    // Caught, because a panic must not take SQLite's lane, and with it the server, down.
+    let outcome = AssertUnwindSafe(async { job(&mut *tx).await }).catch_unwind().await;
+    match (outcome, tx.spoilt()) {
+        (Err(_), _) => Err(Fault::other("a write panicked").into()),
+        (Ok(Ok(_)), Some(fault)) => Err(fault.into()),
+        (Ok(outcome), _) => outcome,
     }
 }
 
@@ -128,35 +170,26 @@ fn unbound(sql: &'static Sql, error: sqlx::error::BoxDynError) -> Fault {
     Fault::other(format!("the arguments of statement {} cannot be bound", sql.name)).because(error)
 }
 
-fn sqlite_arguments(values: Vec<Value>) -> Result<SqliteArguments, sqlx::error::BoxDynError> {
-    let mut arguments = SqliteArguments::default();
-    for value in values {
-        match value {
-            Value::Int(v) => arguments.add(v)?,
-            Value::Text(v) => arguments.add(v)?,
-            Value::Bool(v) => arguments.add(v)?,
-            Value::Bytes(v) => arguments.add(v)?,
+macro_rules! engine_arguments {
+    ($name:ident, $arguments:ty) => {
+        fn $name(sql: &'static Sql, values: Vec<Value>) -> Result<$arguments, Fault> {
+            let mut arguments = <$arguments>::default();
+            for value in values {
+                match value {
+                    Value::Int(v) => arguments.add(v),
+                    Value::Text(v) => arguments.add(v),
+                    Value::Bool(v) => arguments.add(v),
+                    Value::Bytes(v) => arguments.add(v),
+                }
+                .map_err(|error| unbound(sql, error))?;
+            }
+            Ok(arguments)
         }
-    }
-    Ok(arguments)
+    };
 }
 
-fn pg_arguments(values: Vec<Value>) -> Result<PgArguments, sqlx::error::BoxDynError> {
-    let mut arguments = PgArguments::default();
-    for value in values {
-        match value {
-            Value::Int(v) => arguments.add(v)?,
-            Value::Text(v) => arguments.add(v)?,
-            Value::Bool(v) => arguments.add(v)?,
-            Value::Bytes(v) => arguments.add(v)?,
-        }
-    }
-    Ok(arguments)
-}
-
-fn fault(sql: &'static Sql, error: sqlx::Error) -> Fault {
-    Fault::new(kind(&error), format!("statement {} failed", sql.name)).because(error)
-}
+engine_arguments!(sqlite_arguments, SqliteArguments);
+engine_arguments!(pg_arguments, PgArguments);
 
 /// What broke, read from the engine's own codes.
 pub(crate) fn kind(error: &sqlx::Error) -> FaultKind {

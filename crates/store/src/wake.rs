@@ -1,7 +1,7 @@
 //! Wake-ups: hints that something of a topic changed, within this process and, on Postgres, between processes. Never carries data; whoever wakes looks for itself.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use muster_core::ids::{OwnerId, PluginId};
 use tokio::sync::Notify;
@@ -36,62 +36,80 @@ impl Topic {
 /// Who waits for what. Cloning shares it.
 #[derive(Debug, Clone, Default)]
 pub struct Wakeups {
-    waiting: Arc<Mutex<HashMap<Topic, Arc<Notify>>>>,
+    waiting: Arc<Mutex<HashMap<Topic, Weak<Place>>>>,
 }
 
-/// One waiter's place; leaving it forgets the topic when nobody else waits.
-pub struct Waiter {
+/// Where everybody stands who waits for one topic. The last one to leave takes it down.
+#[derive(Debug)]
+struct Place {
     topic: Topic,
     notify: Arc<Notify>,
     wakeups: Wakeups,
+}
+
+/// One waiter; the topic is forgotten when no waiter and no wait for it is left.
+pub struct Waiter {
+    place: Arc<Place>,
 }
 
 impl Wakeups {
     /// Takes a place before looking, so that a change between the look and the wait is not missed:
     /// `let w = wakeups.waiter(topic); loop { let woken = w.woken(); look().await; woken.await; }`.
     pub fn waiter(&self, topic: Topic) -> Waiter {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let notify = waiting.entry(topic).or_default().clone();
-        drop(waiting);
-        Waiter { topic, notify, wakeups: self.clone() }
+        let mut waiting = self.places();
+        if let Some(place) = waiting.get(&topic).and_then(Weak::upgrade) {
+            return Waiter { place };
+        }
+        let place = Arc::new(Place { topic, notify: Arc::default(), wakeups: self.clone() });
+        waiting.insert(topic, Arc::downgrade(&place));
+        Waiter { place }
     }
 
     /// Wakes everybody who waits for `topic`.
     pub fn wake(&self, topic: Topic) {
-        let notify = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&topic).cloned();
-        if let Some(notify) = notify {
-            notify.notify_waiters();
+        // The map is free again before the place is let go of: its drop asks for the map.
+        let place = self.places().get(&topic).and_then(Weak::upgrade);
+        if let Some(place) = place {
+            place.notify.notify_waiters();
         }
     }
 
     /// Wakes everybody: after a lost connection to the database, or a change by a process that sends no hints.
     pub fn wake_all(&self) {
-        let all: Vec<_> = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        for notify in all {
-            notify.notify_waiters();
+        let all: Vec<_> = self.places().values().filter_map(Weak::upgrade).collect();
+        for place in all {
+            place.notify.notify_waiters();
         }
     }
 
     /// How many topics are waited for.
     pub fn topics(&self) -> usize {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.places().len()
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<Topic, Weak<Place>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waiter {
-    /// A future that ends at the next wake-up after this call (not after its first poll).
+    /// A future that ends at the next wake-up after this call (not after its first poll). It may outlive the waiter.
     pub fn woken(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut woken = Box::pin(self.notify.clone().notified_owned());
+        let place = self.place.clone();
+        let mut woken = Box::pin(place.notify.clone().notified_owned());
         woken.as_mut().enable();
-        woken
+        async move {
+            woken.await;
+            drop(place);
+        }
     }
 }
 
-impl Drop for Waiter {
+impl Drop for Place {
     fn drop(&mut self) {
-        let mut waiting = self.wakeups.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two are left when this waiter is the last: its own handle and the map's.
-        if Arc::strong_count(&self.notify) <= 2 {
+        let mut waiting = self.wakeups.places();
+        // Somebody may have come since the last one left; then the entry is theirs.
+        if waiting.get(&self.topic).is_some_and(|place| place.strong_count() == 0) {
             waiting.remove(&self.topic);
         }
     }
@@ -111,6 +129,22 @@ mod tests {
         tokio::time::timeout(std::time::Duration::from_secs(5), woken).await.unwrap();
         drop(waiter);
         assert_eq!(wakeups.topics(), 0, "a topic nobody waits for is forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_wait_outlives_its_waiter_and_the_last_to_leave_takes_the_topic_along() {
+        let wakeups = Wakeups::default();
+        let (topic, other) = (Topic::Plugin(PluginId::new(1)), Topic::Owner(OwnerId::new(1)));
+        let (first, second) = (wakeups.waiter(topic), wakeups.waiter(topic));
+        let woken = first.woken();
+        let never = wakeups.waiter(other).woken();
+        drop((first, second));
+        assert_eq!(wakeups.topics(), 2, "both waits still stand");
+        wakeups.wake(topic);
+        tokio::time::timeout(std::time::Duration::from_secs(5), woken).await.unwrap();
+        assert_eq!(wakeups.topics(), 1);
+        drop(never);
+        assert_eq!(wakeups.topics(), 0);
     }
 
     #[test]

@@ -30,6 +30,15 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
+/// The one bearer token of a request that carries nothing else: a browser's session beside it is another kind of credential, and a door takes
+/// exactly one.
+pub(crate) fn bearer_alone(headers: &HeaderMap, secure: bool) -> Option<&str> {
+    match authorization(headers) {
+        Authorization::Bearer(token) if cookie(headers, secure).is_none_or(|cookie| cookie.is_empty()) => Some(token),
+        _ => None,
+    }
+}
+
 /// The name of the session cookie: with the `__Host-` prefix wherever the browser will take it.
 pub(crate) const fn cookie_name(secure: bool) -> &'static str {
     if secure { "__Host-muster" } else { "muster" }
@@ -55,5 +64,16 @@ mod tests {
         headers.clear();
         headers.append(AUTHORIZATION, "Basic abc".parse().unwrap());
         assert_eq!(authorization(&headers), Authorization::Other);
+    }
+
+    #[test]
+    fn a_token_beside_a_browsers_session_is_not_alone() {
+        let mut headers = HeaderMap::new();
+        headers.append(AUTHORIZATION, "Bearer abc".parse().unwrap());
+        headers.append(http::header::COOKIE, "theme=dark; muster=".parse().unwrap());
+        assert_eq!(bearer_alone(&headers, false), Some("abc"), "what a sign-out leaves behind is no credential");
+        headers.append(http::header::COOKIE, "muster=def".parse().unwrap());
+        assert_eq!(bearer_alone(&headers, false), None);
+        assert_eq!(bearer_alone(&headers, true), Some("abc"), "behind TLS the session's cookie has another name");
     }
 }

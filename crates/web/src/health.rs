@@ -5,11 +5,14 @@ use std::net::SocketAddr;
 
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use http::header::CONTENT_TYPE;
 
 use crate::Web;
 use crate::router::{Door, Table};
+
+/// What a proxy on this machine adds for a caller elsewhere, who must not pass for a loopback one.
+const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
 pub(crate) fn tables() -> Vec<Table> {
     vec![Table::of(Door::Anyone).get("/healthz", alive).get("/readyz", ready), Table::of(Door::Loopback).get("/metrics", metrics)]
@@ -29,8 +32,8 @@ async fn ready(State(web): State<Web>) -> Response {
     }
 }
 
-async fn metrics(State(web): State<Web>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> Response {
-    if !peer.ip().is_loopback() {
+async fn metrics(State(web): State<Web>, ConnectInfo(peer): ConnectInfo<SocketAddr>, headers: HeaderMap) -> Response {
+    if !peer.ip().is_loopback() || FORWARDED.iter().any(|name| headers.contains_key(*name)) {
         return StatusCode::NOT_FOUND.into_response();
     }
     let mut text = String::new();

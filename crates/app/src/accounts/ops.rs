@@ -49,8 +49,11 @@ pub async fn add(app: &App, name: OwnerName, password: Password, first: bool) ->
         .db
         .system_write("adding an owner", move |tx| {
             Box::pin(async move {
-                if first && tx.number(&sql::COUNT, ()).await? > 0 {
-                    return Err(AccountError::AlreadySetUp);
+                if first {
+                    tx.number(&sql::FIRST_ALONE, ()).await?;
+                    if tx.number(&sql::COUNT, ()).await? > 0 {
+                        return Err(AccountError::AlreadySetUp);
+                    }
                 }
                 let inserted: Option<(i64,)> = tx.optional(&sql::INSERT_OWNER, (name.as_str(), hash.as_str(), now)).await?;
                 inserted.map(|(id,)| OwnerId::new(id)).ok_or(AccountError::NameTaken)

@@ -194,7 +194,7 @@ pub async fn begin_sign_in(app: &App, name: &str) -> Result<Begun, PasskeyError>
 /// [`PasskeyError`].
 pub async fn finish_sign_in(app: &App, ceremony: &str, answer: Value) -> Result<Secret, PasskeyError> {
     let (owner, _) = finish_proof(app, ceremony, "sign_in", None, answer).await?;
-    Ok(sessions::open(app, owner, "passkey").await?)
+    sessions::open(app, owner, "passkey").await?.ok_or(PasskeyError::None)
 }
 
 /// Begins to prove anew who sits there.

@@ -4,6 +4,7 @@ use muster_core::clock::Time;
 use muster_core::ids::{BrowserSessionId, OwnerId};
 use muster_core::secret::random_hex;
 use muster_core::{Fault, Secret, TokenHash};
+use muster_store::Topic;
 use serde_json::json;
 
 use super::state::{self, SEEN_EVERY};
@@ -52,27 +53,30 @@ pub async fn sign_in_password(app: &App, name: &str, given: &Secret) -> Result<S
     let hash = row.as_ref().filter(|row| row.disabled_at.is_none()).and_then(|row| row.password_hash.clone());
     let fits = password::fits(app, given, hash).await?;
     match row {
-        Some(row) if fits => Ok(open(app, OwnerId::new(row.id), "password").await?),
+        Some(row) if fits => open(app, OwnerId::new(row.id), "password").await?.ok_or(SignInError::Wrong),
         _ => Err(SignInError::Wrong),
     }
 }
 
-/// Opens a browser session for an owner who has just proved who they are.
+/// Opens a browser session for an owner who has just proved who they are; `None` when the account has been disabled meanwhile.
 ///
 /// # Errors
 /// A fault.
-pub(super) async fn open(app: &App, owner: OwnerId, by: &'static str) -> Result<Secret, Fault> {
+pub(super) async fn open(app: &App, owner: OwnerId, by: &'static str) -> Result<Option<Secret>, Fault> {
     let cookie = Secret::new(random_hex::<32>()?);
     let (hash, now) = (TokenHash::of(cookie.expose()), app.clock.now());
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
-                tx.number(&sql::INSERT_SESSION, (&hash, now)).await?;
-                audit::record(tx, now, Event { name: "owner.signed_in", actor: "owner".into(), subject: Subject::Owner(owner), data: json!({"by": by}) }).await
+                let opened: Option<(i64,)> = tx.optional(&sql::INSERT_SESSION, (&hash, now)).await?;
+                if opened.is_none() {
+                    return Ok(None);
+                }
+                audit::record(tx, now, Event { name: "owner.signed_in", actor: "owner".into(), subject: Subject::Owner(owner), data: json!({"by": by}) }).await?;
+                Ok(Some(cookie))
             })
         })
-        .await?;
-    Ok(cookie)
+        .await
 }
 
 /// Who a cookie belongs to, if its session lives and its owner is enabled.
@@ -143,6 +147,8 @@ pub async fn sign_out(app: &App, caller: &BrowserCaller) -> Result<(), Fault> {
         .write(owner, move |tx| {
             Box::pin(async move {
                 tx.run(&sql::END_SESSION, (session, now)).await?;
+                // A page of this session that is still open says so.
+                tx.wake(Topic::Owner(owner));
                 audit::record(tx, now, Event { name: "owner.signed_out", actor: "owner".into(), subject: Subject::Owner(owner), data: json!({}) }).await
             })
         })
@@ -159,6 +165,8 @@ pub async fn sign_out_everywhere(app: &App, caller: &BrowserCaller) -> Result<()
         .write(owner, move |tx| {
             Box::pin(async move {
                 let ended = tx.run(&sql::END_SESSIONS, (now,)).await?;
+                // Every open page says so.
+                tx.wake(Topic::Owner(owner));
                 let event = Event { name: "owner.signed_out_everywhere", actor: "owner".into(), subject: Subject::Owner(owner), data: json!({"sessions": ended}) };
                 audit::record(tx, now, event).await
             })

@@ -1,9 +1,12 @@
 //! The accounts' statements. Never decides. Look-ups by a secret cross owners, since the secret says who the owner is.
 
-use muster_store::{Sql, owned, system};
+use muster_store::{Sql, owned, system, system_pair};
 
 pub(super) static INSERT_OWNER: Sql =
     system("accounts.insert_owner", "INSERT INTO owners (name, password_hash, created_at) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING RETURNING id");
+/// Lets first accounts be made one after another on Postgres, where two transactions could both count none; SQLite has one writer.
+pub(super) static FIRST_ALONE: Sql =
+    system_pair("accounts.first_alone", "SELECT 1", "SELECT count(*) FROM pg_advisory_xact_lock(4711000000001)");
 pub(super) static COUNT: Sql = system("accounts.count", "SELECT count(*) FROM owners");
 pub(super) static LIST: Sql = system("accounts.list", "SELECT id, name, created_at, disabled_at FROM owners ORDER BY id");
 pub(super) static BY_NAME: Sql =
@@ -12,9 +15,10 @@ pub(super) static DISABLE: Sql = system("accounts.disable", "UPDATE owners SET d
 pub(super) static ENABLE: Sql = system("accounts.enable", "UPDATE owners SET disabled_at = NULL WHERE id = $1 AND disabled_at IS NOT NULL");
 pub(super) static PASSWORD: Sql = owned("accounts.password", "SELECT password_hash FROM owners WHERE id = $1");
 
+/// None for an account that was disabled while its password or passkey was being checked.
 pub(super) static INSERT_SESSION: Sql = owned(
     "accounts.insert_session",
-    "INSERT INTO browser_sessions (owner_id, token_hash, created_at, signed_in_at, last_seen_at) VALUES ($1, $2, $3, $3, $3) RETURNING id",
+    "INSERT INTO browser_sessions (owner_id, token_hash, created_at, signed_in_at, last_seen_at) SELECT id, $2, $3, $3, $3 FROM owners WHERE id = $1 AND disabled_at IS NULL RETURNING id",
 );
 pub(super) static SESSION: Sql = system(
     "accounts.session",
@@ -70,6 +74,7 @@ pub(super) static REVOKE_TOKEN: Sql = owned(
 /// All of them.
 pub static STATEMENTS: &[&Sql] = &[
     &INSERT_OWNER,
+    &FIRST_ALONE,
     &COUNT,
     &LIST,
     &BY_NAME,

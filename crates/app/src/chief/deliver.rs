@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use muster_core::clock::Time;
 use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId, TurnId};
 use muster_core::fence::Nonce;
-use muster_core::secret::TokenKind;
 use muster_core::{Fault, Secret, TokenHash};
 use muster_runtime::{Outcome, Turn};
 use muster_store::Topic;
@@ -100,17 +99,20 @@ async fn retry_queue(app: &App, owner: OwnerId) -> Result<(), Fault> {
 /// # Errors
 /// A fault of muster's own; the message's state then says what is known.
 pub async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Result<Delivery, Fault> {
-    let Some(chief) = ops::show(app, owner).await? else { return Ok(Delivery::Pending) };
+    let Some(chief) = ops::show(app, owner).await? else {
+        app.chiefs.forget(owner);
+        return Ok(Delivery::Pending);
+    };
     let Some(_seat) = Seat::take(app, chief.id) else { return Ok(Delivery::Pending) };
     let Some(mut lock) = app.db.locks().try_take("chief", chief.id.get()).await? else { return Ok(Delivery::Pending) };
-    let runtime = match app.chiefs.runtime(app, &chief) {
-        Ok(runtime) => runtime,
+    let (runtime, token) = match app.chiefs.ready(app, owner, &chief) {
+        Ok(ready) => ready,
         Err(error) => {
             tracing::warn!(chief.id = chief.id.get(), error = %error, "the chief cannot be started");
             return Ok(Delivery::Pending);
         }
     };
-    let Some(begun) = begin(app, owner, &chief, message).await? else { return Ok(Delivery::NotOurs) };
+    let Some(begun) = begin(app, owner, &chief, message, token).await? else { return Ok(Delivery::NotOurs) };
     let turn = Turn {
         conversation: format!("muster-{owner}-{}", begun.plugin),
         title: begun.title.clone(),
@@ -131,8 +133,7 @@ pub async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Result<De
 }
 
 /// Commits `delivering`, the turn's record and its token, and settles what an earlier stop left over.
-async fn begin(app: &App, owner: OwnerId, chief: &Chief, message: MessageId) -> Result<Option<Begun>, Fault> {
-    let token = TokenKind::Agent.mint()?;
+async fn begin(app: &App, owner: OwnerId, chief: &Chief, message: MessageId, token: Secret) -> Result<Option<Begun>, Fault> {
     let nonce = Nonce::fresh()?;
     let (hash, now, chief_id) = (TokenHash::of(token.expose()), app.clock.now(), chief.id);
     let begun = app

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_core::clock::Time;
 use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId, TurnId};
-use muster_core::Fault;
+use muster_core::secret::TokenKind;
+use muster_core::{Fault, Secret};
 use muster_runtime::{Kind, Program, Runtime, Settings};
 use muster_store::{Topic, Tx};
 use serde_json::json;
@@ -30,11 +31,19 @@ pub struct Chief {
 /// Makes the runtime of a chief.
 pub type MakeRuntime = Arc<dyn Fn(&Chief) -> Arc<dyn Runtime> + Send + Sync>;
 
-/// The runtimes of this process, one a chief, made at its first turn. Cloning shares them.
+/// The runtimes of this process, one an owner, made at the chief's first turn. Cloning shares them.
 #[derive(Clone, Default)]
 pub struct Chiefs {
-    running: Arc<Mutex<HashMap<ChiefId, Arc<dyn Runtime>>>>,
+    running: Arc<Mutex<HashMap<OwnerId, Running>>>,
     make: Option<MakeRuntime>,
+}
+
+/// A chief that has had a turn here.
+struct Running {
+    chief: ChiefId,
+    runtime: Arc<dyn Runtime>,
+    /// The token text of a chief whose program lives longer than a turn: another one would start the program anew. Live only during turns.
+    token: Option<Secret>,
 }
 
 impl Chiefs {
@@ -43,28 +52,32 @@ impl Chiefs {
         Self { running: Arc::default(), make: Some(make) }
     }
 
-    /// The runtime of `chief`, long-lived children included.
-    pub(super) fn runtime(&self, app: &App, chief: &Chief) -> Result<Arc<dyn Runtime>, ChiefError> {
+    /// The runtime of `chief` and the text of its next turn's token: a fresh one, but for `acp`, whose program was started with it, the same
+    /// while this process runs. A chief that was replaced, here or by another process, is let go of, and its long-lived child ends.
+    pub(super) fn ready(&self, app: &App, owner: OwnerId, chief: &Chief) -> Result<(Arc<dyn Runtime>, Secret), ChiefError> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(runtime) = running.get(&chief.id) {
-            return Ok(runtime.clone());
+        if let Some(known) = running.get(&owner).filter(|known| known.chief == chief.id) {
+            let token = known.token.clone().map_or_else(|| TokenKind::Agent.mint(), Ok).map_err(Fault::from)?;
+            return Ok((known.runtime.clone(), token));
         }
-        if let Some(make) = &self.make {
-            let runtime = make(chief);
-            running.insert(chief.id, runtime.clone());
-            return Ok(runtime);
-        }
-        let program = Program::parse(&chief.command).map_err(ChiefError::Program)?;
-        let mut settings = Settings::new(app.settings.data_dir.join("chiefs").join(chief.id.to_string()));
-        settings.watchdog = app.settings.turn_watchdog;
-        let runtime = muster_runtime::runtime(chief.kind, program, settings);
-        running.insert(chief.id, runtime.clone());
-        Ok(runtime)
+        let runtime = match &self.make {
+            Some(make) => make(chief),
+            None => {
+                let program = Program::parse(&chief.command).map_err(ChiefError::Program)?;
+                let mut settings = Settings::new(app.settings.data_dir.join("chiefs").join(chief.id.to_string()));
+                settings.watchdog = app.settings.turn_watchdog;
+                muster_runtime::runtime(chief.kind, program, settings)
+            }
+        };
+        let token = TokenKind::Agent.mint().map_err(Fault::from)?;
+        let kept = (chief.kind == Kind::Acp).then(|| token.clone());
+        running.insert(owner, Running { chief: chief.id, runtime: runtime.clone(), token: kept });
+        Ok((runtime, token))
     }
 
-    /// Lets go of these chiefs: a long-lived child ends with its last handle.
-    pub(super) fn forget(&self, chiefs: &[ChiefId]) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| !chiefs.contains(id));
+    /// Lets go of the owner's chief.
+    pub(super) fn forget(&self, owner: OwnerId) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner);
     }
 }
 
@@ -104,20 +117,20 @@ pub async fn show(app: &App, owner: OwnerId) -> Result<Option<Chief>, Fault> {
 pub async fn set(app: &App, owner: OwnerId, kind: Kind, command: &str) -> Result<ChiefId, ChiefError> {
     Program::parse(command).map_err(ChiefError::Program)?;
     let (command, now) = (command.to_owned(), app.clock.now());
-    let (old, new) = app
+    let new = app
         .db
         .write(owner, move |tx| {
             Box::pin(async move {
-                let old = end_live(tx, now).await?;
+                end_live(tx, now).await?;
                 let id = ChiefId::new(tx.number(&sql::INSERT, (kind.to_string(), command, now)).await?);
                 let data = json!({"runtime": kind.to_string()});
                 audit::record(tx, now, Event { name: "chief.set", actor: "owner".into(), subject: Subject::Chief(id), data }).await?;
                 tx.wake(Topic::Owner(owner));
-                Ok::<_, ChiefError>((old, id))
+                Ok::<_, ChiefError>(id)
             })
         })
         .await?;
-    app.chiefs.forget(old.as_slice());
+    app.chiefs.forget(owner);
     Ok(new)
 }
 
@@ -127,18 +140,17 @@ pub async fn set(app: &App, owner: OwnerId, kind: Kind, command: &str) -> Result
 /// [`ChiefError::None`] when there is none, or a fault.
 pub async fn remove(app: &App, owner: OwnerId) -> Result<(), ChiefError> {
     let now = app.clock.now();
-    let old = app
-        .db
+    app.db
         .write(owner, move |tx| {
             Box::pin(async move {
                 let old = end_live(tx, now).await?.ok_or(ChiefError::None)?;
                 audit::record(tx, now, Event { name: "chief.removed", actor: "owner".into(), subject: Subject::Chief(old), data: json!({}) }).await?;
                 tx.wake(Topic::Owner(owner));
-                Ok::<_, ChiefError>(old)
+                Ok::<_, ChiefError>(())
             })
         })
         .await?;
-    app.chiefs.forget(&[old]);
+    app.chiefs.forget(owner);
     Ok(())
 }
 

@@ -56,24 +56,6 @@ CREATE TABLE chiefs (
 CREATE UNIQUE INDEX chiefs_owner_id ON chiefs (owner_id, id);
 CREATE UNIQUE INDEX chiefs_one_live ON chiefs (owner_id) WHERE removed_at IS NULL;
 
-CREATE TABLE tokens (
-    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    owner_id BIGINT NOT NULL REFERENCES owners (id),
-    kind TEXT COLLATE "C" NOT NULL CONSTRAINT tokens_kind CHECK (kind IN ('personal', 'mirror-host', 'agent')),
-    token_hash TEXT COLLATE "C" NOT NULL,
-    label TEXT COLLATE "C" NOT NULL,
-    host TEXT COLLATE "C",
-    chief_id BIGINT,
-    turn_id BIGINT,
-    created_at BIGINT NOT NULL,
-    last_used_at BIGINT,
-    revoked_at BIGINT,
-    FOREIGN KEY (owner_id, chief_id) REFERENCES chiefs (owner_id, id)
-);
-CREATE UNIQUE INDEX tokens_token ON tokens (token_hash);
-CREATE INDEX tokens_owner ON tokens (owner_id, id);
-CREATE INDEX tokens_turn ON tokens (owner_id, turn_id) WHERE turn_id IS NOT NULL;
-
 CREATE TABLE plugins (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     owner_id BIGINT NOT NULL REFERENCES owners (id),
@@ -134,11 +116,32 @@ CREATE TABLE turns (
     reason TEXT COLLATE "C",
     started_at BIGINT NOT NULL,
     ended_at BIGINT,
+    FOREIGN KEY (owner_id, plugin_id) REFERENCES plugins (owner_id, id),
     FOREIGN KEY (owner_id, message_id) REFERENCES messages (owner_id, id),
     FOREIGN KEY (owner_id, chief_id) REFERENCES chiefs (owner_id, id)
 );
+CREATE UNIQUE INDEX turns_owner_id ON turns (owner_id, id);
 CREATE INDEX turns_conversation ON turns (owner_id, plugin_id, id);
 CREATE INDEX turns_message ON turns (owner_id, message_id, id);
+
+CREATE TABLE tokens (
+    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    owner_id BIGINT NOT NULL REFERENCES owners (id),
+    kind TEXT COLLATE "C" NOT NULL CONSTRAINT tokens_kind CHECK (kind IN ('personal', 'mirror-host', 'agent')),
+    token_hash TEXT COLLATE "C" NOT NULL,
+    label TEXT COLLATE "C" NOT NULL,
+    host TEXT COLLATE "C",
+    chief_id BIGINT,
+    turn_id BIGINT,
+    created_at BIGINT NOT NULL,
+    last_used_at BIGINT,
+    revoked_at BIGINT,
+    FOREIGN KEY (owner_id, chief_id) REFERENCES chiefs (owner_id, id),
+    FOREIGN KEY (owner_id, turn_id) REFERENCES turns (owner_id, id)
+);
+CREATE UNIQUE INDEX tokens_token ON tokens (token_hash);
+CREATE INDEX tokens_owner ON tokens (owner_id, id);
+CREATE INDEX tokens_turn ON tokens (owner_id, turn_id) WHERE turn_id IS NOT NULL;
 
 CREATE TABLE drafts (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -167,6 +170,8 @@ CREATE TABLE drafts (
     FOREIGN KEY (owner_id, chief_id) REFERENCES chiefs (owner_id, id)
 );
 CREATE UNIQUE INDEX drafts_owner_id ON drafts (owner_id, id);
+-- After the index that it needs.
+ALTER TABLE drafts ADD FOREIGN KEY (owner_id, superseded_by) REFERENCES drafts (owner_id, id);
 CREATE UNIQUE INDEX drafts_one_pending ON drafts (message_id) WHERE state = 'pending';
 CREATE UNIQUE INDEX drafts_one_in_flight ON drafts (message_id) WHERE state = 'approved';
 CREATE INDEX drafts_claimable ON drafts (owner_id, plugin_id, approved_at, id) WHERE state = 'approved' AND claimed_at IS NULL;

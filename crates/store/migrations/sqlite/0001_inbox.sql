@@ -56,24 +56,6 @@ CREATE TABLE chiefs (
 CREATE UNIQUE INDEX chiefs_owner_id ON chiefs (owner_id, id);
 CREATE UNIQUE INDEX chiefs_one_live ON chiefs (owner_id) WHERE removed_at IS NULL;
 
-CREATE TABLE tokens (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    owner_id INTEGER NOT NULL REFERENCES owners (id),
-    kind TEXT NOT NULL CONSTRAINT tokens_kind CHECK (kind IN ('personal', 'mirror-host', 'agent')),
-    token_hash TEXT NOT NULL,
-    label TEXT NOT NULL,
-    host TEXT,
-    chief_id INTEGER,
-    turn_id INTEGER,
-    created_at INTEGER NOT NULL,
-    last_used_at INTEGER,
-    revoked_at INTEGER,
-    FOREIGN KEY (owner_id, chief_id) REFERENCES chiefs (owner_id, id)
-) STRICT;
-CREATE UNIQUE INDEX tokens_token ON tokens (token_hash);
-CREATE INDEX tokens_owner ON tokens (owner_id, id);
-CREATE INDEX tokens_turn ON tokens (owner_id, turn_id) WHERE turn_id IS NOT NULL;
-
 CREATE TABLE plugins (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     owner_id INTEGER NOT NULL REFERENCES owners (id),
@@ -146,11 +128,32 @@ CREATE TABLE turns (
     reason TEXT,
     started_at INTEGER NOT NULL,
     ended_at INTEGER,
+    FOREIGN KEY (owner_id, plugin_id) REFERENCES plugins (owner_id, id),
     FOREIGN KEY (owner_id, message_id) REFERENCES messages (owner_id, id),
     FOREIGN KEY (owner_id, chief_id) REFERENCES chiefs (owner_id, id)
 ) STRICT;
+CREATE UNIQUE INDEX turns_owner_id ON turns (owner_id, id);
 CREATE INDEX turns_conversation ON turns (owner_id, plugin_id, id);
 CREATE INDEX turns_message ON turns (owner_id, message_id, id);
+
+CREATE TABLE tokens (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner_id INTEGER NOT NULL REFERENCES owners (id),
+    kind TEXT NOT NULL CONSTRAINT tokens_kind CHECK (kind IN ('personal', 'mirror-host', 'agent')),
+    token_hash TEXT NOT NULL,
+    label TEXT NOT NULL,
+    host TEXT,
+    chief_id INTEGER,
+    turn_id INTEGER,
+    created_at INTEGER NOT NULL,
+    last_used_at INTEGER,
+    revoked_at INTEGER,
+    FOREIGN KEY (owner_id, chief_id) REFERENCES chiefs (owner_id, id),
+    FOREIGN KEY (owner_id, turn_id) REFERENCES turns (owner_id, id)
+) STRICT;
+CREATE UNIQUE INDEX tokens_token ON tokens (token_hash);
+CREATE INDEX tokens_owner ON tokens (owner_id, id);
+CREATE INDEX tokens_turn ON tokens (owner_id, turn_id) WHERE turn_id IS NOT NULL;
 
 CREATE TABLE drafts (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -176,7 +179,8 @@ CREATE TABLE drafts (
     CONSTRAINT drafts_sent_was_claimed CHECK (state NOT IN ('sent', 'failed', 'unconfirmed') OR claimed_at IS NOT NULL),
     FOREIGN KEY (owner_id, message_id) REFERENCES messages (owner_id, id),
     FOREIGN KEY (owner_id, plugin_id) REFERENCES plugins (owner_id, id),
-    FOREIGN KEY (owner_id, chief_id) REFERENCES chiefs (owner_id, id)
+    FOREIGN KEY (owner_id, chief_id) REFERENCES chiefs (owner_id, id),
+    FOREIGN KEY (owner_id, superseded_by) REFERENCES drafts (owner_id, id)
 ) STRICT;
 CREATE UNIQUE INDEX drafts_owner_id ON drafts (owner_id, id);
 CREATE UNIQUE INDEX drafts_one_pending ON drafts (message_id) WHERE state = 'pending';

@@ -1,4 +1,4 @@
-//! The one extractor of a script's credential: an `mst_` token, or the hook token of an armed server. Never looks at cookies.
+//! The one extractor of a script's credential: an `mst_` token, or the hook token of an armed server. Never lets it in beside a browser's session.
 
 use axum::extract::FromRequestParts;
 use axum::response::Response;
@@ -9,7 +9,7 @@ use muster_core::secret;
 
 use super::refuse;
 use crate::Web;
-use crate::credential::{Authorization, authorization};
+use crate::credential::bearer_alone;
 
 /// Whom the script acts for.
 pub(super) struct Script(pub(super) PersonalCaller);
@@ -18,7 +18,7 @@ impl FromRequestParts<Web> for Script {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Response> {
-        let Authorization::Bearer(token) = authorization(&parts.headers) else { return Err(refuse::unauthorized()) };
+        let Some(token) = bearer_alone(&parts.headers, web.origin.secure()) else { return Err(refuse::unauthorized()) };
         match find(web, token).await {
             Ok(Some(caller)) => Ok(Self(caller)),
             Ok(None) => Err(refuse::unauthorized()),

@@ -23,6 +23,7 @@ pub(crate) fn table(web: &Web) -> Table {
             .method_not_allowed_fallback(refuse::wrong_method)
             .layer(off)
             .route("/api", any(refuse::no_route))
+            .route("/api/", any(refuse::no_route))
             .route("/api/{*rest}", any(refuse::no_route))
     })
 }

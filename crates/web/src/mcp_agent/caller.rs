@@ -1,4 +1,4 @@
-//! The one check of an agent's token. Never looks at cookies.
+//! The one check of an agent's token. Never lets it in beside a browser's session.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -8,11 +8,11 @@ use http::{HeaderValue, StatusCode};
 use muster_app::accounts;
 
 use crate::Web;
-use crate::credential::{Authorization, authorization};
+use crate::credential::bearer_alone;
 
 /// Lets a request with a live agent token through, with its `AgentCaller` as an extension.
 pub(super) async fn agents_only(State(web): State<Web>, mut request: Request, next: Next) -> Response {
-    let Authorization::Bearer(token) = authorization(request.headers()) else { return unauthorized() };
+    let Some(token) = bearer_alone(request.headers(), web.origin.secure()) else { return unauthorized() };
     match accounts::agent(&web.app, token).await {
         Ok(Some(caller)) => {
             request.extensions_mut().insert(caller);

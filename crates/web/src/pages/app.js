@@ -18,9 +18,17 @@
     return `${count} ${what}${count === 1 ? "" : "s"}`;
   }
 
+  function toTheNearest(seconds) {
+    const nearest = (unit) => Math.floor((seconds + unit / 2) / unit) * unit;
+    if (seconds < 60) return seconds;
+    if (nearest(60) < 3600) return nearest(60);
+    return nearest(3600) < 86400 ? nearest(3600) : nearest(86400);
+  }
+
   function relative(at, now) {
     const past = at <= now;
-    const seconds = Math.floor(Math.abs(now - at) / 1000);
+    let seconds = Math.floor(Math.abs(now - at) / 1000);
+    if (!past) seconds = toTheNearest(seconds);
     if (seconds < 60) return past ? "just now" : "in less than a minute";
     if (seconds >= 60 * 86400) return null;
     let span;
@@ -30,8 +38,13 @@
     return past ? `${span} ago` : `in ${span}`;
   }
 
-  // The server's clock counts, also where this machine's differs: what it calls now is known from when the page came.
+  // The server's clock counts, also where this machine's differs: the page says what the server calls now.
   let offset = 0;
+
+  function setClock(page) {
+    const now = Date.parse(page.body.dataset.now || "");
+    if (!Number.isNaN(now)) offset = Math.abs(now - Date.now()) > 5000 ? now - Date.now() : 0;
+  }
 
   function tellTimes(root = document) {
     const now = Date.now() + offset;
@@ -166,10 +179,18 @@
       changedAt = performance.now();
       colourSpellings(live);
     }
-    if (fresh.dataset.spoken !== undefined && fresh.dataset.spoken !== live.dataset.spoken) {
-      live.dataset.spoken = fresh.dataset.spoken;
-      announce(fresh.dataset.spoken);
-    }
+  }
+
+  // What is worth saying aloud: cards whose state is another now, and the sentences of fragments that changed.
+  function sayings() {
+    const cards = all("[data-says]").map((card) => [card.id, card.dataset.says]);
+    const fragments = all("[data-spoken]").map((live) => [`live ${live.dataset.live}`, live.dataset.spoken]);
+    return new Map([...cards, ...fragments]);
+  }
+
+  function sayWhatChanged(before) {
+    const news = Array.from(sayings()).filter(([id, words]) => before.has(id) && before.get(id) !== words).map(([, words]) => words);
+    announce(news.slice(0, 3).join(" "));
   }
 
   let looking = false;
@@ -181,12 +202,16 @@
     try {
       const answer = await fetch(location.href, { headers: { accept: "text/html" }, credentials: "same-origin", cache: "no-store" });
       if (answer.redirected || !answer.ok) return;
-      setClock(answer);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      setClock(page);
+      const before = sayings();
       for (const live of all("[data-live]")) {
         const fresh = page.querySelector(`[data-live="${CSS.escape(live.dataset.live)}"]`);
-        if (fresh) patch(live, fresh);
+        if (!fresh) continue;
+        patch(live, fresh);
+        if (fresh.dataset.spoken !== undefined) live.dataset.spoken = fresh.dataset.spoken;
       }
+      sayWhatChanged(before);
       tellTimes();
     } catch {
       // The server is away; the stream's own retry brings the next look.
@@ -194,11 +219,6 @@
       looking = false;
       if (lookAgain) { lookAgain = false; refresh(); }
     }
-  }
-
-  function setClock(answer) {
-    const date = Date.parse(answer.headers.get("date") || "");
-    if (!Number.isNaN(date)) offset = Math.abs(date - Date.now()) > 5000 ? date - Date.now() : 0;
   }
 
   // A page that has just changed under the hand: the press may have been meant for what stood there before.
@@ -503,6 +523,7 @@
     }
   }
 
+  setClock(document);
   remember(document);
   colourSpellings();
   tellTimes();

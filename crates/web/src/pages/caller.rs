@@ -20,7 +20,9 @@ impl FromRequestParts<Web> for Person {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Response> {
-        admissible(parts, web)?;
+        if let Some(refusal) = inadmissible(parts, web) {
+            return Err(refusal);
+        }
         let Some(text) = cookie(&parts.headers, web.origin.secure()) else { return Err(refuse::sign_in_first(&path(parts))) };
         match accounts::browser(&web.app, &text).await {
             Ok(Some(caller)) => Ok(Self(caller)),
@@ -34,19 +36,19 @@ impl FromRequestParts<Web> for Visitor {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Response> {
-        admissible(parts, web).map(|()| Self)
+        inadmissible(parts, web).map_or(Ok(Self), Err)
     }
 }
 
 /// A token has doors of its own, also when it comes beside a good cookie; and a form must come from our own pages.
-fn admissible(parts: &Parts, web: &Web) -> Result<(), Response> {
+fn inadmissible(parts: &Parts, web: &Web) -> Option<Response> {
     if authorization(&parts.headers) != Authorization::Absent {
-        return Err(refuse::token_on_a_page());
+        Some(refuse::token_on_a_page())
+    } else if same_origin(&web.origin, &parts.method, &parts.headers) {
+        None
+    } else {
+        Some(refuse::foreign_origin())
     }
-    if !same_origin(&web.origin, &parts.method, &parts.headers) {
-        return Err(refuse::foreign_origin());
-    }
-    Ok(())
 }
 
 /// Where to come back to after signing in: only for a page that was read, never for a form.

@@ -142,7 +142,7 @@ pub(super) async fn conversation(
 #[cfg(test)]
 impl ConversationView {
     fn sample(revoked: bool) -> Self {
-        Self { plugin: 2, title: super::tests::HOSTILE.to_owned(), revoked, turns: "3 turns".to_owned(), last: Some(super::tests::when()) }
+        Self { plugin: if revoked { 3 } else { 2 }, title: super::tests::HOSTILE.to_owned(), revoked, turns: "3 turns".to_owned(), last: Some(super::tests::when()) }
     }
 }
 
@@ -160,8 +160,8 @@ impl ChiefPage {
 impl ConversationPage {
     pub(super) fn samples() -> Vec<Self> {
         let hostile = || super::tests::HOSTILE.to_owned();
-        let turn = |outcome: &str, reply, reason| TurnView {
-            id: 1,
+        let turn = |id, outcome: &str, reply, reason| TurnView {
+            id,
             message: 2,
             attempt: 3,
             text: hostile(),
@@ -172,10 +172,10 @@ impl ConversationPage {
             ended: Some(super::tests::when()),
         };
         let turns = vec![
-            turn("delivered", Some(hostile()), None),
-            turn("delivered", Some(String::new()), None),
-            turn("unconfirmed", None, Some(hostile())),
-            turn("running", None, None),
+            turn(1, "delivered", Some(hostile()), None),
+            turn(2, "delivered", Some(String::new()), None),
+            turn(3, "unconfirmed", None, Some(hostile())),
+            turn(4, "running", None, None),
         ];
         let page = |turns, older| Self {
             shell: Shell { title: hostile(), ..super::tests::shell(Here::Chief) },

@@ -25,6 +25,7 @@ pub(super) struct ConfirmPage {
     window: String,
     /// Whether this owner has a passkey to confirm with.
     passkey: bool,
+    stale: bool,
     error: Option<String>,
 }
 
@@ -53,7 +54,8 @@ async fn form(web: &Web, caller: &BrowserCaller, status: StatusCode, next: Optio
     let shell = Shell::of(web, caller, Here::Elsewhere, "Confirm that it is you").await?.with_passkeys(web);
     let keys = accounts::passkeys(&web.app, caller.owner).await.map_err(|fault| refuse::fault(&fault))?;
     let window = span(web.app.settings.stepup_window);
-    Ok(view::page(status, &ConfirmPage { shell, next: own_path(next).to_owned(), window, passkey: !keys.is_empty(), error }))
+    let (next, passkey, stale) = (own_path(next).to_owned(), !keys.is_empty(), stale(web, caller));
+    Ok(view::page(status, &ConfirmPage { shell, next, window, passkey, stale, error }))
 }
 
 pub(super) async fn submit(
@@ -94,9 +96,11 @@ impl ConfirmPage {
         let hostile = super::tests::HOSTILE.to_owned();
         let page = |passkey, passkeys_at, error| Self {
             shell: Shell { passkeys_at, ..super::tests::shell(Here::Elsewhere) },
-            next: hostile.clone(),
+            // As hostile as a path of this site can be.
+            next: own_path(Some("/\"'><script>alert(1)</script>")).to_owned(),
             window: "12 hours".to_owned(),
             passkey,
+            stale: passkey,
             error,
         };
         vec![page(false, None, None), page(true, Some("http://localhost:7447".to_owned()), Some(hostile.clone()))]

@@ -107,25 +107,25 @@ async fn archived(web: &Web, caller: &BrowserCaller, before: DraftId) -> Result<
     Ok(view::page(StatusCode::OK, &ArchivePage { shell, archive: ArchiveView::new(page, now) }))
 }
 
-pub(super) async fn approve(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Result<Response, Response> {
+pub(super) async fn approve(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Response {
     decided(draft, drafts::approve(&web.app, &Decider::Browser(caller), draft).await)
 }
 
-pub(super) async fn reject(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Result<Response, Response> {
+pub(super) async fn reject(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Response {
     decided(draft, drafts::reject(&web.app, &Decider::Browser(caller), draft).await)
 }
 
-pub(super) async fn withdraw(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Result<Response, Response> {
+pub(super) async fn withdraw(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Response {
     decided(draft, drafts::withdraw(&web.app, &Decider::Browser(caller), draft).await)
 }
 
 /// Back to the card; by way of a confirmation when the sign-in was too old, with nothing approved.
-fn decided(draft: DraftId, result: Result<(), DecideRefusal>) -> Result<Response, Response> {
+fn decided(draft: DraftId, result: Result<(), DecideRefusal>) -> Response {
     let card = format!("/attention?tab=drafts#draft-{draft}");
     match result {
-        Ok(()) => Ok(see_other(&card)),
-        Err(DecideRefusal::ConfirmFirst) => Ok(confirm::first(&card)),
-        Err(refusal) => Err(refuse::decision(&refusal)),
+        Ok(()) => see_other(&card),
+        Err(DecideRefusal::ConfirmFirst) => confirm::first(&card),
+        Err(refusal) => refuse::decision(&refusal),
     }
 }
 
@@ -266,9 +266,9 @@ mod tests {
     // spec: DRF-044 DRF-045
     #[test]
     fn an_old_sign_in_is_led_to_the_confirmation_and_back_to_the_card() {
-        let to = |result| decided(DraftId::new(7), result).unwrap().headers().get(LOCATION).unwrap().to_str().unwrap().to_owned();
+        let to = |result| decided(DraftId::new(7), result).headers().get(LOCATION).unwrap().to_str().unwrap().to_owned();
         assert_eq!(to(Ok(())), "/attention?tab=drafts#draft-7");
         assert_eq!(to(Err(DecideRefusal::ConfirmFirst)), "/confirm?next=/attention%3Ftab%3Ddrafts%23draft-7");
-        assert_eq!(decided(DraftId::new(7), Err(DecideRefusal::Collected)).unwrap_err().status(), StatusCode::CONFLICT);
+        assert_eq!(decided(DraftId::new(7), Err(DecideRefusal::Collected)).status(), StatusCode::CONFLICT);
     }
 }

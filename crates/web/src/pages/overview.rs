@@ -65,6 +65,8 @@ struct ChiefView {
 #[derive(Debug, Clone)]
 struct Step {
     done: bool,
+    /// Everything works without it.
+    optional: bool,
     title: &'static str,
     words: String,
     /// A command to type, where it is one.
@@ -130,7 +132,7 @@ fn compose(web: &Web, caller: &BrowserCaller, shell: Shell, facts: Facts) -> Ove
         since: When::new(chief.created_at, now),
         last: When::maybe(facts.last_turn, now),
     });
-    let newcomer = steps.iter().any(|step| !step.done);
+    let newcomer = steps.iter().any(|step| !step.done && !step.optional);
     OverviewPage { shell, notices: shown(facts.notices, now), waiting, chief, steps, newcomer, spoken }
 }
 
@@ -164,6 +166,7 @@ fn steps(plugins_on: bool, passkeys_on: bool, name: &str, facts: &Facts) -> Vec<
     if !plugins_on {
         steps.push(Step {
             done: false,
+            optional: false,
             title: "Turn connectors on",
             words: "This server runs without them. Set this variable and start it again.".to_owned(),
             command: Some("MUSTER_PLUGINS=1 muster serve".to_owned()),
@@ -172,6 +175,7 @@ fn steps(plugins_on: bool, passkeys_on: bool, name: &str, facts: &Facts) -> Vec<
     }
     steps.push(Step {
         done: facts.plugins.iter().any(|plugin| plugin.revoked_at.is_none()),
+        optional: false,
         title: "Make a connector",
         words: "A connector brings messages in and sends the replies you approve. Its token is shown once.".to_owned(),
         command: None,
@@ -179,6 +183,7 @@ fn steps(plugins_on: bool, passkeys_on: bool, name: &str, facts: &Facts) -> Vec<
     });
     steps.push(Step {
         done: facts.chief.is_some(),
+        optional: false,
         title: "Set a chief",
         words: "Your chief is the agent that reads the messages and drafts replies. Name its program on the machine that runs muster.".to_owned(),
         command: Some(format!("muster chief set --owner {name} --runtime command --command 'PROGRAM ARGS'")),
@@ -187,6 +192,7 @@ fn steps(plugins_on: bool, passkeys_on: bool, name: &str, facts: &Facts) -> Vec<
     if passkeys_on {
         steps.push(Step {
             done: facts.passkeys > 0,
+            optional: true,
             title: "Add a passkey",
             words: "With one, confirming an approval is a touch and not a password.".to_owned(),
             command: None,

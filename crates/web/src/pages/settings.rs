@@ -221,18 +221,19 @@ pub(super) async fn remove_passkey(
     Ok(see_other(PASSKEYS))
 }
 
-/// A passkey confirms approvals, so an old sign-in must not make itself one.
-fn fresh(web: &Web, caller: &BrowserCaller) -> Result<(), Response> {
-    if !confirm::stale(web, caller) {
-        return Ok(());
-    }
-    let words = "Your sign-in is too old to add a passkey; confirm that it is you first.";
-    let body = json!({"error": words, "next": format!("/confirm?next={}", query_value(PASSKEYS))});
-    Err((StatusCode::FORBIDDEN, Json(body)).into_response())
+/// A passkey confirms approvals, so an old sign-in must not make itself one: the answer to it, which leads to the confirmation.
+fn too_old(web: &Web, caller: &BrowserCaller) -> Option<Response> {
+    confirm::stale(web, caller).then(|| {
+        let words = "Your sign-in is too old to add a passkey; confirm that it is you first.";
+        let body = json!({"error": words, "next": format!("/confirm?next={}", query_value(PASSKEYS))});
+        (StatusCode::FORBIDDEN, Json(body)).into_response()
+    })
 }
 
 pub(super) async fn passkey_begin(State(web): State<Web>, Person(caller): Person) -> Result<Response, Response> {
-    fresh(&web, &caller)?;
+    if let Some(refusal) = too_old(&web, &caller) {
+        return Err(refusal);
+    }
     let begun = accounts::begin_register(&web.app, &caller).await.map_err(|error| refuse::passkey_json(&error))?;
     Ok(begun_json(&begun))
 }
@@ -243,7 +244,9 @@ pub(super) async fn passkey_finish(
     Extension(flash): Extension<Flash>,
     Sent(sent): Sent<Finish>,
 ) -> Result<Response, Response> {
-    fresh(&web, &caller)?;
+    if let Some(refusal) = too_old(&web, &caller) {
+        return Err(refusal);
+    }
     let label = match Label::parse("the passkey's name", sent.label.trim()) {
         Ok(label) => label,
         Err(error) => return Err(refuse::json(StatusCode::BAD_REQUEST, &error.to_string())),
@@ -258,17 +261,17 @@ impl SettingsPage {
     pub(super) fn samples() -> Vec<Self> {
         use super::tests::{HOSTILE, shell, when};
         let hostile = || HOSTILE.to_owned();
-        let token = |revoked| TokenView { id: 3, label: hostile(), host: Some(hostile()), created: when(), used: Some(when()), revoked };
-        let tokens = || vec![token(None), token(Some(when()))];
+        let token = |id, revoked| TokenView { id, label: hostile(), host: Some(hostile()), created: when(), used: Some(when()), revoked };
+        let tokens = |first| vec![token(first, None), token(first + 1, Some(when()))];
         let passkey = PasskeyView { id: 5, label: hostile(), created: when(), used: Some(when()) };
         let page = |passkeys_possible, kind, shown, errors| Self {
             shell: shell(Here::Settings),
             shown,
             passkeys_possible,
             passkeys: vec![passkey.clone()],
-            personal: tokens(),
-            mirror_hosts: tokens(),
-            agents: tokens(),
+            personal: tokens(1),
+            mirror_hosts: tokens(3),
+            agents: tokens(5),
             form: Form { kind, label: hostile(), host: hostile() },
             errors,
             signed_in: when(),

@@ -74,7 +74,7 @@ mod tests {
 
     /// The colours of one scheme: `--name: #rrggbb;` lines.
     fn colours(block: &str) -> HashMap<String, [f64; 3]> {
-        let part = |hex: &str, at: usize| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
+        let part = |hex: &str, at: usize| f64::from(u8::from_str_radix(hex.get(at..at + 2).unwrap(), 16).unwrap()) / 255.0;
         block
             .lines()
             .filter_map(|line| line.trim().strip_prefix("--")?.strip_suffix(';')?.split_once(": #"))

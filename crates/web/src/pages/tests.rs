@@ -14,7 +14,7 @@ pub(super) fn when() -> When {
 }
 
 pub(super) fn shell(here: Here) -> Shell {
-    let signed = Signed { name: HOSTILE.to_owned(), waiting: 2, plugins: true };
+    let signed = Signed { name: HOSTILE.to_owned(), waiting: 2, plugins: true, now: "2026-03-04T05:06:07Z".to_owned() };
     Shell { title: HOSTILE.to_owned(), here, signed: Some(signed), passkeys_at: Some("http://localhost:7447".to_owned()) }
 }
 
@@ -29,35 +29,35 @@ struct Tag {
 fn tags(html: &str) -> Vec<Tag> {
     let mut found = Vec::new();
     let mut rest = html;
-    while let Some(at) = rest.find('<') {
-        rest = &rest[at + 1..];
+    while let Some((_, after)) = rest.split_once('<') {
+        rest = after;
         if !rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
             continue;
         }
-        let name_end = rest.find(|c: char| c.is_whitespace() || c == '>' || c == '/').unwrap();
-        let mut tag = Tag { name: rest[..name_end].to_ascii_lowercase(), attributes: Vec::new() };
-        rest = &rest[name_end..];
-        loop {
-            rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '/');
-            if let Some(after) = rest.strip_prefix('>') {
-                rest = after;
-                break;
-            }
-            let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '=' | '>' | '/')).expect("a tag ends");
-            let name = rest[..end].to_ascii_lowercase();
-            rest = &rest[end..];
-            let mut value = String::new();
-            if let Some(after) = rest.strip_prefix('=') {
-                let inner = after.strip_prefix('"').unwrap_or_else(|| panic!("{name} has a value without quotes: {}", &after[..40.min(after.len())]));
-                let close = inner.find('"').expect("a value ends");
-                value = inner[..close].to_owned();
-                rest = &inner[close + 1..];
-            }
-            tag.attributes.push((name, value));
+        let (name, after) = word(rest);
+        let mut tag = Tag { name, attributes: Vec::new() };
+        rest = after.trim_start_matches([' ', '\n', '/']);
+        while !rest.starts_with('>') {
+            let (name, after) = word(rest);
+            assert!(!name.is_empty(), "a tag ends: {tag:?}");
+            let value = after.strip_prefix('=').map(|after| {
+                let quoted = after.strip_prefix('"').unwrap_or_else(|| panic!("{name} has a value without quotes in {tag:?}"));
+                quoted.split_once('"').expect("a value ends")
+            });
+            let (value, after) = value.unwrap_or(("", after));
+            tag.attributes.push((name, value.to_owned()));
+            rest = after.trim_start_matches([' ', '\n', '/']);
         }
         found.push(tag);
     }
     found
+}
+
+/// The name that `text` begins with, and what follows it.
+fn word(text: &str) -> (String, &str) {
+    let end = text.find(|c: char| c.is_whitespace() || matches!(c, '=' | '>' | '/')).expect("a tag ends");
+    let (name, rest) = text.split_at(end);
+    (name.to_ascii_lowercase(), rest)
 }
 
 /// Every id once, every label and description tied to something that is there, headings in order.

@@ -37,6 +37,8 @@ pub(super) struct Signed {
     pub(super) waiting: usize,
     /// Whether the connectors' page exists.
     pub(super) plugins: bool,
+    /// The server's present moment, by which the script keeps times up to date.
+    pub(super) now: String,
 }
 
 /// An entry of the navigation.
@@ -91,7 +93,7 @@ impl Shell {
     /// The frame of a page of who is signed in.
     pub(super) async fn of(web: &Web, caller: &BrowserCaller, here: Here, title: impl Into<String>) -> Result<Self, Response> {
         let open = notices::open(&web.app.db, caller.owner).await.map_err(|fault| refuse::fault(&fault))?;
-        let signed = Signed { name: caller.name.clone(), waiting: open.len(), plugins: web.app.settings.plugins };
+        let signed = Signed { name: caller.name.clone(), waiting: open.len(), plugins: web.app.settings.plugins, now: web.app.clock.now().rfc3339() };
         Ok(Self { title: title.into(), here, signed: Some(signed), passkeys_at: None })
     }
 
@@ -183,6 +185,8 @@ impl When {
 pub(super) fn relative(at: Time, now: Time) -> String {
     let past = at <= now;
     let seconds = if past { now.since(at) } else { at.since(now) }.as_secs();
+    // What has passed counts in whole units; what is to come, to the nearest: seven days less a moment are seven days.
+    let seconds = if past { seconds } else { to_the_nearest(seconds) };
     let span = match seconds {
         0..60 if past => return "just now".to_owned(),
         0..60 => return "in less than a minute".to_owned(),
@@ -192,6 +196,17 @@ pub(super) fn relative(at: Time, now: Time) -> String {
         _ => return format!("on {}", at.rfc3339().split('T').next().unwrap_or_default()),
     };
     if past { format!("{span} ago") } else { format!("in {span}") }
+}
+
+/// `seconds` to the nearest of the units that it is told in.
+fn to_the_nearest(seconds: u64) -> u64 {
+    let nearest = |unit: u64| (seconds + unit / 2) / unit * unit;
+    match seconds {
+        0..60 => seconds,
+        _ if nearest(60) < 3_600 => nearest(60),
+        _ if nearest(3_600) < 86_400 => nearest(3_600),
+        _ => nearest(86_400),
+    }
 }
 
 /// `1 minute`, `2 minutes`.
@@ -266,7 +281,7 @@ mod tests {
     fn a_moment_is_told_in_words_on_both_sides_of_now() {
         let now = Time::parse_rfc3339("2026-03-04T05:06:07Z").unwrap();
         let table = [(0, "just now", "just now"), (59, "just now", "in less than a minute"), (60, "1 minute ago", "in 1 minute")];
-        let longer = [(3_599, "59 minutes ago", "in 59 minutes"), (3_600, "1 hour ago", "in 1 hour"), (86_400 * 2, "2 days ago", "in 2 days")];
+        let longer = [(119, "1 minute ago", "in 2 minutes"), (3_599, "59 minutes ago", "in 1 hour"), (86_399 * 7, "6 days ago", "in 7 days"), (3_600, "1 hour ago", "in 1 hour"), (86_400 * 2, "2 days ago", "in 2 days")];
         for (seconds, past, future) in table.into_iter().chain(longer) {
             assert_eq!(relative(now.minus(Duration::from_secs(seconds)), now), past);
             assert_eq!(relative(now.plus(Duration::from_secs(seconds)), now), future);
@@ -279,7 +294,7 @@ mod tests {
     #[test]
     fn the_navigation_names_the_connectors_only_where_they_are_on() {
         let paths = |plugins| {
-            let signed = Signed { name: "ada".to_owned(), waiting: 3, plugins };
+            let signed = Signed { name: "ada".to_owned(), waiting: 3, plugins, now: String::new() };
             signed.navigation(&Here::Asks).into_iter().map(|entry| (entry.path, entry.current, entry.waiting)).collect::<Vec<_>>()
         };
         assert!(paths(true).contains(&("/plugins", false, 0)) && paths(true).contains(&("/attention?tab=drafts", true, 3)));

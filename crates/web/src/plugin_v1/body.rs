@@ -110,13 +110,19 @@ impl Fields {
         time.map(Some).ok_or_else(|| BodyError::Field(format!("{name} must be a date and time as RFC 3339 writes it, such as 2000-01-02T03:04:05Z; nothing was stored")))
     }
 
-    /// A whole number of zero or more, `None` when it is left out.
+    /// A whole number of zero or more, `None` when it is left out. JSON knows no integers: `5.0` and `1e3` are whole, and what is larger than a
+    /// `u64` counts as the largest one.
     pub(crate) fn whole(&mut self, name: &'static str) -> Result<Option<u64>, BodyError> {
         let refused = || BodyError::Field(format!("{name} must be a whole number, 0 or more"));
         match self.0.remove(name) {
             None => Ok(None),
-            Some(Value::Number(number)) => number.as_u64().map(Some).ok_or_else(refused),
+            Some(Value::Number(number)) => number.as_u64().or_else(|| number.as_f64().and_then(whole_float)).map(Some).ok_or_else(refused),
             Some(_) => Err(refused()),
         }
     }
+}
+
+fn whole_float(number: f64) -> Option<u64> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and not negative; a float too large becomes the largest u64")]
+    (number >= 0.0 && number.fract() == 0.0).then_some(number as u64)
 }

@@ -7,7 +7,7 @@ use muster_app::plugins::{self, PluginCaller};
 
 use super::refuse;
 use crate::Web;
-use crate::credential::{Authorization, authorization};
+use crate::credential::bearer_alone;
 
 /// Whose token the request carries.
 pub(super) struct Connector(pub(super) PluginCaller);
@@ -16,7 +16,7 @@ impl FromRequestParts<Web> for Connector {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Response> {
-        let Authorization::Bearer(token) = authorization(&parts.headers) else { return Err(refuse::not_live()) };
+        let Some(token) = bearer_alone(&parts.headers, web.origin.secure()) else { return Err(refuse::not_live()) };
         match plugins::authenticate(&web.app, token).await {
             Ok(Some(caller)) => Ok(Self(caller)),
             Ok(None) => Err(refuse::not_live()),

@@ -74,3 +74,23 @@ pub(crate) fn parse_report(bytes: &[u8]) -> Result<Report, BodyError> {
         detail: fields.text("detail")?.map(|text| Detail::parse("detail", text)).transpose()?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: CLM-001 CLM-002 CLM-003 CLM-005 CLM-006
+    #[test]
+    fn a_claim_waits_as_long_as_it_asks_and_25_seconds_at_most() {
+        let wait = |body: &str| parse_claim(body.as_bytes()).map(|wait| wait.as_secs()).ok();
+        for (body, seconds) in [("", 0), ("{}", 0), (r#"{"wait_seconds": 0}"#, 0), (r#"{"wait_seconds": 10}"#, 10), (r#"{"wait_seconds": 25}"#, 25)] {
+            assert_eq!(wait(body), Some(seconds), "{body}");
+        }
+        for more in ["26", "999", "18446744073709551615", "18446744073709551616", "1e300", "25.0"] {
+            assert_eq!(wait(&format!("{{\"wait_seconds\": {more}}}")), Some(25), "{more}");
+        }
+        for bad in ["-1", "1.5", "-0.5", "\"5\"", "null", "true", "[5]", "1e400", "NaN"] {
+            assert_eq!(wait(&format!("{{\"wait_seconds\": {bad}}}")), None, "{bad}");
+        }
+    }
+}

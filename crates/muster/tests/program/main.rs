@@ -1,0 +1,10 @@
+//! The program `muster` from outside: real processes, real sockets, real files. Never calls a function of muster's.
+#![cfg(test)]
+
+mod claims;
+mod cli;
+mod config;
+mod crash;
+mod stop;
+mod support;
+mod the_loop;

@@ -1,0 +1,251 @@
+//! Opens a database: its address, its file or role, its schema. Never changes one that it refuses.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use muster_core::text::terminal;
+use muster_core::{Fault, FaultKind};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Connection as _, SqliteConnection};
+
+use crate::connect::{Db, Pool};
+use crate::lane::Lane;
+use crate::lock::Place;
+use crate::tx::{ACQUIRE, kind};
+use crate::wake::Wakeups;
+use crate::{listen, migrate};
+
+/// How to open a database.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `sqlite://PATH` or `postgres://…`.
+    pub url: String,
+    /// Connections that read (SQLite) or do anything (Postgres).
+    pub connections: u32,
+    /// The folder for lock files when the engine has no locks of its own that die with their holder.
+    pub lock_folder: PathBuf,
+}
+
+impl Options {
+    /// The usual options for `url`, with lock files in `lock_folder`.
+    pub fn new(url: impl Into<String>, lock_folder: impl Into<PathBuf>) -> Self {
+        Self { url: url.into(), connections: 16, lock_folder: lock_folder.into() }
+    }
+}
+
+/// Why a database was not opened. Each is a sentence for the person who starts muster.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address is neither of the two kinds.
+    #[error("the database address is not one muster knows; write sqlite://PATH or postgres://USER@HOST/NAME")]
+    Address,
+    /// The file holds something else.
+    #[error("{} is not a SQLite database; it was left as it is. Name another file, or move this one away", terminal(&.path.display().to_string()))]
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another program's database.
+    #[error("{} is a SQLite database of another program; it was left as it is. Name another file", terminal(&.path.display().to_string()))]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A newer muster made it.
+    #[error("this database was made by a newer muster (it has schema version {version}); it was left as it is. Start that version, or restore a backup made before the upgrade")]
+    Newer {
+        /// The version that this muster does not have.
+        version: i64,
+    },
+    /// Its recorded schema differs from this version's.
+    #[error("schema version {version} of this database is not the one this muster has; it was left as it is. It was made by a different build")]
+    Altered {
+        /// The version whose text differs.
+        version: i64,
+    },
+    /// A Postgres role that row-level security does not bind.
+    #[error(
+        "the database role {role} is a superuser or has BYPASSRLS, so Postgres would not keep one owner's rows from another. Make a fit one and use it in the address:\n  CREATE ROLE muster_app LOGIN NOSUPERUSER NOBYPASSRLS PASSWORD '…';\n  ALTER DATABASE {} OWNER TO muster_app;\n  ALTER SCHEMA public OWNER TO muster_app;",
+        quoted(.database)
+    )]
+    Role {
+        /// The role's name.
+        role: String,
+        /// The database's name.
+        database: String,
+    },
+    /// Anything else.
+    #[error("the database could not be opened: {}", .0.chain())]
+    Fault(Fault),
+}
+
+/// A name as an SQL statement that a person copies takes it.
+fn quoted(name: &str) -> String {
+    terminal(&format!("\"{}\"", name.replace('"', "\"\"")))
+}
+
+/// Opens what `options` name.
+pub(crate) async fn open(options: &Options) -> Result<Db, OpenError> {
+    if let Some(path) = options.url.strip_prefix("sqlite://") {
+        // SQLite would take these for a database that ends with the process, and store every message in it.
+        if path.is_empty() || path == ":memory:" || path.starts_with("file:") {
+            return Err(OpenError::Address);
+        }
+        open_sqlite(Path::new(path), options).await
+    } else if options.url.starts_with("postgres://") || options.url.starts_with("postgresql://") {
+        open_postgres(options).await
+    } else {
+        Err(OpenError::Address)
+    }
+}
+
+fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .foreign_keys(true)
+        .busy_timeout(Duration::from_secs(5))
+        // Every answer of muster's promises that what it names survives a power cut.
+        .synchronous(SqliteSynchronous::Full)
+        .pragma("trusted_schema", "OFF")
+        .statement_cache_capacity(256)
+}
+
+async fn open_sqlite(path: &Path, options: &Options) -> Result<Db, OpenError> {
+    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(|error| folder_fault(parent, error))?;
+    }
+    // SQLite's migrator takes no lock of its own, so two first starts at once would both create the tables.
+    let guard = boot_lock(&options.lock_folder).await?;
+    let writer = prepare_file(path).await?;
+    drop(guard);
+    let readers = SqlitePoolOptions::new()
+        .max_connections(options.connections.clamp(2, 8))
+        .acquire_timeout(ACQUIRE)
+        .connect_lazy_with(sqlite_options(path).read_only(true));
+    let wakeups = Wakeups::default();
+    let lane = Lane::start(writer, wakeups.clone());
+    Ok(Db::of(Pool::Sqlite { lane, readers }, wakeups, Place::Folder(options.lock_folder.clone())))
+}
+
+/// The one writing connection, on a file that is muster's and at this version's schema.
+async fn prepare_file(path: &Path) -> Result<SqliteConnection, OpenError> {
+    let failed = |error: sqlx::Error| file_fault(path, error);
+    if !may_be_sqlite(path)? {
+        return Err(OpenError::NotADatabase { path: path.to_owned() });
+    }
+    let mut writer = SqliteConnection::connect_with(&sqlite_options(path).create_if_missing(true)).await.map_err(failed)?;
+    if is_foreign(&mut writer).await.map_err(failed)? {
+        return Err(OpenError::Foreign { path: path.to_owned() });
+    }
+    migrate::SQLITE.run_direct(None, &mut writer, false).await.map_err(migrate::explain)?;
+    // SQLite opens a file that it may not write for reading alone, and a schema that is complete writes nothing: ask.
+    match sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await {
+        Ok(_) => drop(sqlx::query("ROLLBACK").execute(&mut writer).await.map_err(failed)?),
+        // Another process writes at this moment, so the file can be written.
+        Err(error) if kind(&error) == FaultKind::Unavailable => {}
+        Err(error) => return Err(failed(error)),
+    }
+    // Last, because it is the one setting that stays in the file.
+    let (mode,): (String,) = sqlx::query_as("PRAGMA journal_mode = WAL").fetch_one(&mut writer).await.map_err(failed)?;
+    if mode == "wal" {
+        Ok(writer)
+    } else {
+        Err(OpenError::Fault(Fault::other(format!("the place of {} does not allow SQLite's write-ahead log; name one on a local disk", path.display()))))
+    }
+}
+
+/// Whether the file is missing, empty or begins as every SQLite database does.
+fn may_be_sqlite(path: &Path) -> Result<bool, OpenError> {
+    const BEGINS: &[u8] = b"SQLite format 3\0";
+    let mut begins = Vec::new();
+    match std::fs::File::open(path) {
+        Ok(file) => {
+            let length = u64::try_from(BEGINS.len()).unwrap_or(u64::MAX);
+            file.take(length).read_to_end(&mut begins).map_err(|error| {
+                OpenError::Fault(Fault::new(FaultKind::Unavailable, format!("the file {} could not be read", path.display())).because(error))
+            })?;
+            Ok(begins.is_empty() || begins == BEGINS)
+        }
+        // SQLite says better than this what is wrong with the rest.
+        Err(_) => Ok(true),
+    }
+}
+
+/// Whether the database has tables and none of them is the list of migrations.
+async fn is_foreign(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    let (tables, ours): (i64, i64) =
+        sqlx::query_as("SELECT count(*), count(*) FILTER (WHERE name = '_sqlx_migrations') FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_'")
+            .fetch_one(conn)
+            .await?;
+    Ok(tables > 0 && ours == 0)
+}
+
+fn file_fault(path: &Path, error: sqlx::Error) -> OpenError {
+    let (kind, path) = (kind(&error), path.display());
+    let what = match kind {
+        FaultKind::ReadOnly => format!("the file {path} or its folder cannot be written; make both writable for the user that runs muster"),
+        FaultKind::StorageFull => format!("the disk that holds {path} is full; make room and start muster again"),
+        _ => format!("SQLite file {path}"),
+    };
+    OpenError::Fault(Fault::new(kind, what).because(error))
+}
+
+fn folder_fault(folder: &Path, error: std::io::Error) -> OpenError {
+    let (kind, folder) = (crate::lock::io_kind(&error), folder.display());
+    let what = match kind {
+        FaultKind::StorageFull => format!("the disk that holds the folder {folder} is full; make room and start muster again"),
+        _ => format!("the folder {folder} cannot be written; make it writable for the user that runs muster"),
+    };
+    OpenError::Fault(Fault::new(kind, what).because(error))
+}
+
+async fn boot_lock(folder: &Path) -> Result<std::fs::File, OpenError> {
+    let failed = |error| folder_fault(folder, error);
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let file = std::fs::File::options().create(true).truncate(false).write(true).open(folder.join("boot.lock")).map_err(failed)?;
+    tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await.map_err(|e| OpenError::Fault(Fault::other("the boot lock").because(e)))?.map_err(failed)
+}
+
+async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
+    let failed = |e: sqlx::Error| {
+        let what = "Postgres did not let muster in; check that it runs, and the address, role and password";
+        OpenError::Fault(Fault::new(kind(&e), what).because(e))
+    };
+    let connect =
+        PgConnectOptions::from_str(&options.url).map_err(|_| OpenError::Address)?.application_name("muster").statement_cache_capacity(256);
+    let pool = PgPoolOptions::new()
+        .max_connections(options.connections.max(2))
+        .acquire_timeout(ACQUIRE)
+        // A ping before each use would cost a round trip; a connection that broke is found out at BEGIN, which is asked again on another.
+        .test_before_acquire(false)
+        .connect_with(connect.clone())
+        .await
+        .map_err(failed)?;
+    let (role, database, unfit): (String, String, bool) = sqlx::query_as(
+        "SELECT current_user::text, current_database()::text, (rolsuper OR rolbypassrls) FROM pg_catalog.pg_roles WHERE rolname = current_user",
+    )
+    .fetch_one(&pool)
+    .await
+    .map_err(failed)?;
+    if unfit {
+        return Err(OpenError::Role { role: quoted(&role), database });
+    }
+    migrate::POSTGRES.run(&pool).await.map_err(migrate::explain)?;
+    let wakeups = Wakeups::default();
+    let listener = tokio::spawn(listen::listen(pool.clone(), connect.clone(), wakeups.clone()));
+    Ok(Db::of(Pool::Postgres { pool, listener }, wakeups, Place::Postgres(connect)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_a_statement_to_copy_is_quoted_and_shows_nothing_unseen() {
+        assert_eq!(quoted("muster"), "\"muster\"");
+        assert_eq!(quoted("a\"; DROP\u{1b}[2J"), "\"a\"\"; DROP\\u{1b}[2J\"");
+    }
+}

@@ -1,0 +1,455 @@
+//! What the doors' tests share: requests, answers, a person who signs in, a connector, a draft. It tests nothing itself.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use base64::Engine as _;
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, HeaderName, LOCATION, ORIGIN, SET_COOKIE};
+use http::{HeaderMap, HeaderValue, Method, Request};
+use http_body_util::BodyExt as _;
+use muster_app::accounts::{self, OwnerName, Password};
+use muster_app::chief::{self, Delivery};
+use muster_app::messages::{self, NewMessage};
+use muster_app::plugins::{self, NewPlugin, PluginCaller};
+use muster_app::{App, Settings, drafts};
+use muster_core::Secret;
+use muster_core::clock::{Clock, Time};
+use muster_core::ids::{DraftId, MessageId, OwnerId, PluginId};
+use muster_core::secret::TokenKind;
+use muster_core::text::{DataScope, Label, Slug};
+use muster_runtime::{Kind, Outcome};
+use muster_store::{Db, Engine, Options};
+use muster_testkit::{PASSWORD, PgDatabase, ScriptedChief, Step, TestMuster, engines, on_both, settings};
+use muster_web::{Origin, Setup, Web, router};
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+/// The shared hook credential of the tests' server.
+pub(crate) const HOOK: &str = "hook-token-of-this-server";
+/// What a browser says it takes.
+pub(crate) const HTML: &str = "text/html,application/xhtml+xml,*/*;q=0.8";
+
+/// A server without a socket: the app, and its doors.
+pub(crate) struct Doors {
+    pub(crate) muster: Arc<TestMuster>,
+    pub(crate) app: App,
+    pub(crate) web: Web,
+    pub(crate) router: Router,
+    host: String,
+}
+
+/// Runs `law` on the doors of a fresh app on each engine.
+pub(crate) fn doors<F: Future<Output = ()>>(law: impl Fn(Doors) -> F) {
+    on_both(|muster| law(Doors::new(muster)));
+}
+
+impl Doors {
+    fn new(muster: TestMuster) -> Self {
+        let origin = Origin::listener(SocketAddr::from(([127, 0, 0, 1], 7447)));
+        let app = muster.app.clone();
+        Self::at(Arc::new(muster), app, origin, Some(Secret::new(HOOK)))
+    }
+
+    fn at(muster: Arc<TestMuster>, app: App, origin: Origin, hook: Option<Secret>) -> Self {
+        let host = origin.base().split_once("://").unwrap().1.to_owned();
+        let web = Web::new(app.clone(), origin, Setup::default(), hook);
+        Self { muster, app, router: router(web.clone()), web, host }
+    }
+
+    /// The same database behind a server with other settings.
+    pub(crate) fn with(&self, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = (*self.app.settings).clone();
+        change(&mut settings);
+        let mut app = self.app.clone();
+        app.settings = Arc::new(settings);
+        Self::at(self.muster.clone(), app, (*self.web.origin).clone(), self.web.hook_token.clone())
+    }
+
+    /// The same database behind a server with plugins off.
+    pub(crate) fn off(&self) -> Self {
+        self.with(|settings| settings.plugins = false)
+    }
+
+    /// The same database behind a server that people reach at `url`.
+    pub(crate) fn public(&self, url: &str) -> Self {
+        Self::at(self.muster.clone(), self.app.clone(), Origin::public(url), self.web.hook_token.clone())
+    }
+
+    /// The same database behind a server that is not armed with a hook token.
+    pub(crate) fn without_hook(&self) -> Self {
+        Self::at(self.muster.clone(), self.app.clone(), (*self.web.origin).clone(), None)
+    }
+
+    /// The first owner.
+    pub(crate) fn ada(&self) -> OwnerId {
+        self.muster.owner
+    }
+
+    /// Sends a request and reads the whole answer; of an event stream only its head.
+    pub(crate) async fn send(&self, ask: Ask) -> Answer {
+        let response = self.router.clone().oneshot(ask.request(&self.host, self.web.origin.base())).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let stream = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+        let body = if stream { Bytes::new() } else { body.collect().await.unwrap().to_bytes() };
+        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    }
+
+    /// Sends a request from a task of its own.
+    pub(crate) fn sending(&self, ask: Ask) -> tokio::task::JoinHandle<Answer> {
+        let doors = Self {
+            muster: self.muster.clone(),
+            app: self.app.clone(),
+            web: self.web.clone(),
+            router: self.router.clone(),
+            host: self.host.clone(),
+        };
+        tokio::spawn(async move { doors.send(ask).await })
+    }
+
+    /// Opens a page and wants it to be there.
+    pub(crate) async fn page(&self, cookie: &str, path: &str) -> String {
+        let answer = self.send(Ask::get(path).cookie(cookie)).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.text()
+    }
+
+    /// Signs in with the form; answers what the browser keeps.
+    pub(crate) async fn sign_in(&self, name: &str) -> String {
+        let answer = self.send(Ask::form("/sign-in", &[("name", name), ("password", PASSWORD)])).await;
+        assert_eq!((answer.status, answer.location()), (303, "/"), "{}", answer.text());
+        answer.cookie()
+    }
+
+    /// A token of `owner`'s.
+    pub(crate) async fn token(&self, owner: OwnerId, kind: TokenKind) -> String {
+        let label = Label::parse("label", format!("a {} token", kind.prefix())).unwrap();
+        let host = (kind == TokenKind::MirrorHost).then(|| Label::parse("host", "tower").unwrap());
+        accounts::create_token(&self.app, owner, kind, label, host).await.unwrap().token.expose().to_owned()
+    }
+
+    /// A connector of `owner`'s with its token.
+    pub(crate) async fn connector(&self, owner: OwnerId, name: &str) -> Connector {
+        let new = NewPlugin {
+            name: Slug::parse("name", name).unwrap(),
+            label: Label::parse("label", format!("Label of {name}")).unwrap(),
+            data_scope: DataScope::parse("data scope", format!("scope of {name}")).unwrap(),
+        };
+        let made = plugins::create(&self.app, owner, new).await.unwrap();
+        let token = made.token.expose().to_owned();
+        let caller = plugins::authenticate(&self.app, &token).await.unwrap().unwrap();
+        Connector { owner, id: made.id, token, caller }
+    }
+
+    /// Gives `owner` the scripted chief unless there is one.
+    pub(crate) async fn chief_of(&self, owner: OwnerId) {
+        if chief::show(&self.app, owner).await.unwrap().is_none() {
+            chief::set(&self.app, owner, Kind::Command, "scripted").await.unwrap();
+        }
+    }
+
+    /// Stores a message and has its owner's chief take `step` about it; for what is not over yet, use [`Doors::sending`] and the chief itself.
+    pub(crate) async fn delivered(&self, connector: &Connector, message: NewMessage, step: Step) -> MessageId {
+        self.chief_of(connector.owner).await;
+        let id = messages::accept(&self.app, &connector.caller, message).await.unwrap().id;
+        self.deliver(connector.owner, id, step).await;
+        id
+    }
+
+    /// Hands a stored message to the chief, which takes `step`.
+    pub(crate) async fn deliver(&self, owner: OwnerId, id: MessageId, step: Step) -> Delivery {
+        self.muster.chief.then(step);
+        chief::deliver(&self.app, owner, id).await.unwrap()
+    }
+
+    /// A message that its owner's chief may have read: its turn broke off.
+    pub(crate) async fn unconfirmed(&self, connector: &Connector, external_id: &str) -> MessageId {
+        self.delivered(connector, muster_testkit::message(external_id), Step::BreakOff).await
+    }
+
+    /// A draft that awaits the owner, about a message of its own.
+    pub(crate) async fn draft(&self, connector: &Connector, message: NewMessage, reply: &str) -> (MessageId, DraftId) {
+        self.chief_of(connector.owner).await;
+        let message = messages::accept(&self.app, &connector.caller, message).await.unwrap().id;
+        assert_eq!(self.deliver(connector.owner, message, filing(message, reply)).await, Delivery::Delivered);
+        (message, self.newest_draft(connector.owner, message).await)
+    }
+
+    /// The newest open draft about `message`.
+    pub(crate) async fn newest_draft(&self, owner: OwnerId, message: MessageId) -> DraftId {
+        let open = drafts::open(&self.app, owner).await.unwrap();
+        open.into_iter().find(|card| card.message.id == message).unwrap().id
+    }
+
+    /// A draft the owner approved in the browser.
+    pub(crate) async fn approved(&self, cookie: &str, connector: &Connector, external_id: &str, reply: &str) -> DraftId {
+        let (_, draft) = self.draft(connector, muster_testkit::message(external_id), reply).await;
+        self.decide(cookie, draft, "approve").await;
+        draft
+    }
+
+    /// Presses a button of a card and wants it to work.
+    pub(crate) async fn decide(&self, cookie: &str, draft: DraftId, act: &str) {
+        let answer = self.send(Ask::form(&format!("/attention/drafts/{draft}/{act}"), &[]).cookie(cookie)).await;
+        assert_eq!((answer.status, answer.location()), (303, format!("/attention?tab=drafts#draft-{draft}").as_str()), "{}", answer.text());
+    }
+
+    /// Collects a reply as the connector and wants one to be there.
+    pub(crate) async fn claim(&self, connector: &Connector) -> Value {
+        let answer = self.send(Ask::post("/plugin/v1/drafts/claim").bearer(&connector.token)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()
+    }
+
+    /// All of an owner's rows that a door could change, as text: two equal texts mean that nothing changed.
+    pub(crate) async fn state(&self, owner: OwnerId) -> String {
+        let app = &self.app;
+        let audit = muster_app::audit::list(&app.db, owner, muster_app::audit::Filter::default()).await.unwrap();
+        let sessions: i64 = app.db.read(owner, |tx| Box::pin(async move { tx.number(&LIVE_SESSIONS, ()).await })).await.unwrap();
+        format!(
+            "{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\nsessions {sessions}",
+            plugins::list(app, owner).await.unwrap(),
+            drafts::open(app, owner).await.unwrap(),
+            drafts::archived(app, owner, DraftId::new(i64::MAX), 500).await.unwrap(),
+            messages::unconfirmed(app, owner).await.unwrap(),
+            accounts::tokens(app, owner).await.unwrap(),
+            accounts::passkeys(app, owner).await.unwrap(),
+            chief::show(app, owner).await.unwrap(),
+            audit,
+        )
+    }
+}
+
+static LIVE_SESSIONS: muster_store::Sql =
+    muster_store::owned("tests.live_sessions", "SELECT count(*) FROM browser_sessions WHERE owner_id = $1 AND ended_at IS NULL");
+
+/// The chief files `reply` about `message` with its own tools.
+pub(crate) fn filing(message: MessageId, reply: &str) -> Step {
+    let reply = reply.to_owned();
+    ScriptedChief::acting(move |app, caller, _| {
+        let reply = reply.clone();
+        async move {
+            drafts::file(&app, &caller, message, &reply).await.unwrap();
+            Outcome::Completed { reply: "drafted".to_owned() }
+        }
+    })
+}
+
+/// A connector and the only copy of its token.
+pub(crate) struct Connector {
+    pub(crate) owner: OwnerId,
+    pub(crate) id: PluginId,
+    pub(crate) token: String,
+    pub(crate) caller: PluginCaller,
+}
+
+/// A request before it is sent. Without a `Host` it names the server itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) body: Vec<u8>,
+    /// Whether to send what a browser sends with a form of our own page.
+    ours: bool,
+    peer: IpAddr,
+}
+
+impl Ask {
+    pub(crate) fn new(method: Method, path: &str) -> Self {
+        // A loopback address of its own each time, so that the limit on sign-ins meets only who wants to meet it.
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let [_, a, b, c] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let peer = IpAddr::V4(Ipv4Addr::new(127, a, b, c));
+        Self { method, path: path.to_owned(), headers: Vec::new(), body: Vec::new(), ours: false, peer }
+    }
+
+    pub(crate) fn get(path: &str) -> Self {
+        Self::new(Method::GET, path).header(ACCEPT, HTML)
+    }
+
+    pub(crate) fn post(path: &str) -> Self {
+        Self::new(Method::POST, path)
+    }
+
+    /// A form of our own pages.
+    pub(crate) fn form(path: &str, fields: &[(&str, &str)]) -> Self {
+        let body: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", percent(value))).collect();
+        let mut ask = Self::post(path).header(CONTENT_TYPE, "application/x-www-form-urlencoded").header(ACCEPT, HTML);
+        (ask.body, ask.ours) = (body.join("&").into_bytes(), true);
+        ask
+    }
+
+    /// JSON of our own script.
+    pub(crate) fn script(path: &str, body: &Value) -> Self {
+        let mut ask = Self::json(path, body);
+        ask.ours = true;
+        ask
+    }
+
+    pub(crate) fn json(path: &str, body: &Value) -> Self {
+        Self::post(path).header(CONTENT_TYPE, "application/json").body(body.to_string())
+    }
+
+    pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// The same, without what a browser sends with a form of our own page.
+    pub(crate) fn from_elsewhere(mut self) -> Self {
+        self.ours = false;
+        self
+    }
+
+    pub(crate) fn header(mut self, name: impl TryInto<HeaderName, Error: std::fmt::Debug>, value: &str) -> Self {
+        self.headers.push((name.try_into().unwrap(), HeaderValue::from_str(value).unwrap()));
+        self
+    }
+
+    pub(crate) fn bearer(self, token: &str) -> Self {
+        self.header(AUTHORIZATION, &format!("Bearer {token}"))
+    }
+
+    pub(crate) fn basic(self, user: &str, password: &str) -> Self {
+        let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+        self.header(AUTHORIZATION, &format!("Basic {pair}"))
+    }
+
+    pub(crate) fn cookie(self, cookie: &str) -> Self {
+        self.header(COOKIE, cookie)
+    }
+
+    pub(crate) fn from(mut self, peer: [u8; 4]) -> Self {
+        self.peer = IpAddr::from(peer);
+        self
+    }
+
+    fn request(self, host: &str, base: &str) -> Request<Body> {
+        let mut request = Request::builder().method(self.method).uri(self.path).body(Body::from(self.body)).unwrap();
+        for (name, value) in self.headers {
+            request.headers_mut().append(name, value);
+        }
+        if self.ours {
+            request.headers_mut().entry(ORIGIN).or_insert(base.parse().unwrap());
+            request.headers_mut().entry("sec-fetch-site").or_insert(HeaderValue::from_static("same-origin"));
+        }
+        request.headers_mut().entry(HOST).or_insert(host.parse().unwrap());
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::new(self.peer, 40_000)));
+        request
+    }
+}
+
+fn percent(text: &str) -> String {
+    text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.to_vec()).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.header("content-type"), "application/json", "{}", self.text());
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// A header's text, empty when it is not there.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn location(&self) -> &str {
+        self.header(LOCATION.as_str())
+    }
+
+    /// The cookie that was set, as a browser sends it back.
+    pub(crate) fn cookie(&self) -> String {
+        self.header(SET_COOKIE.as_str()).split(';').next().unwrap().to_owned()
+    }
+
+    /// The error sentence of a JSON refusal.
+    pub(crate) fn error(&self) -> String {
+        self.json()["error"].as_str().unwrap().to_owned()
+    }
+
+    /// Status and body on one line, for snapshots.
+    pub(crate) fn line(&self) -> String {
+        format!("{} {} {}", self.status, self.header("content-type"), self.text()).trim_end().to_owned()
+    }
+}
+
+/// As a page escapes outside text.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('&', "&#38;").replace('<', "&#60;").replace('>', "&#62;").replace('"', "&#34;").replace('\'', "&#39;")
+}
+
+/// An app on a fresh database that has no owner yet.
+pub(crate) struct Empty {
+    pub(crate) app: App,
+    pub(crate) web: Web,
+    router: Router,
+}
+
+impl Empty {
+    pub(crate) async fn send(&self, ask: Ask) -> Answer {
+        let response = self.router.clone().oneshot(ask.request("localhost:7447", self.web.origin.base())).await.unwrap();
+        let (parts, body) = response.into_parts();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
+    }
+}
+
+/// Runs `law` on the doors of an app without an owner on each engine.
+pub(crate) fn without_owner<F: Future<Output = ()>>(law: impl Fn(Arc<Empty>) -> F) {
+    for engine in engines() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let dir = tempfile::tempdir().unwrap();
+            let postgres = match engine {
+                Engine::Postgres => Some(PgDatabase::fresh().await),
+                Engine::Sqlite => None,
+            };
+            let sqlite = format!("sqlite://{}", dir.path().join("muster.db").display());
+            let url = postgres.as_ref().map_or(sqlite, |database| database.url.clone());
+            let db = Db::open(&Options::new(url, dir.path().join("locks"))).await.unwrap();
+            let app = App::new(db, Clock::manual(Time::from_micros(1_800_000_000_000_000)), settings(dir.path()));
+            let origin = Origin::listener(SocketAddr::from(([127, 0, 0, 1], 7447)));
+            let web = Web::new(app.clone(), origin, Setup::default(), None);
+            law(Arc::new(Empty { app: app.clone(), router: router(web.clone()), web })).await;
+            app.tasks.stop().await;
+            app.db.close().await;
+            if let Some(database) = postgres {
+                database.drop_now().await;
+            }
+        });
+    }
+}
+
+/// Another owner, with the tests' password.
+pub(crate) async fn add_owner(app: &App, name: &str) -> OwnerId {
+    accounts::add(app, OwnerName::parse(name).unwrap(), Password::parse(PASSWORD).unwrap(), false).await.unwrap()
+}
+
+/// Waits until `done`, five seconds at most.
+pub(crate) async fn soon<F: Future<Output = bool>>(what: &str, done: impl Fn() -> F) {
+    for _ in 0..1_000 {
+        if done().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{what} did not happen within five seconds");
+}

@@ -1,0 +1,16 @@
+//! The doors from outside: requests in, answers out, on both engines. One test program, so that it is linked once.
+#![cfg(test)]
+
+mod api;
+mod cards;
+mod claims;
+mod kit;
+mod matrix;
+mod mcp;
+mod mcp_client;
+mod owners;
+mod pages;
+mod plugin_v1;
+mod refusals;
+mod sign_in;
+mod wallet;
