@@ -1,9 +1,8 @@
 // Accounts in a real browser: the set-up link, signing in and out, tokens on /settings. Never looks behind the pages.
 
 import assert from "node:assert/strict";
-import test from "node:test";
 
-import { Muster, PASSWORD, Person } from "./bench.mjs";
+import { Muster, PASSWORD, Person, test } from "./bench.mjs";
 
 const muster = await Muster.serve({ name: "accounts" });
 const setup = /http:\/\/localhost:\d+(\/setup\?code=\S+)/.exec(muster.said.err)?.[1];

@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync }
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { after } from "node:test";
+import { after, test as one } from "node:test";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -27,6 +27,19 @@ export const axe = () => tools("axe-core").source;
 
 export const HOUR = 3600;
 export const PASSWORD = "correct horse battery";
+
+let failed = false;
+
+/** A test of a story: each goes on where the one before ended, so after a failure the rest is skipped. */
+export function test(name, story) {
+  return one(name, async (context) => {
+    if (failed) return context.skip("an earlier test failed");
+    failed = true;
+    await story(context);
+    failed = false;
+    return undefined;
+  });
+}
 
 // ---- Ending what was started
 

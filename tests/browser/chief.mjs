@@ -1,7 +1,7 @@
 // A chief for the browser tests: does with each turn what orders.json in its folder says, through the real MCP door. Never guesses.
 //
-// Orders: {"replies": ["text", …]} files these drafts one after another; {"break": true} breaks the turn off; {} reads and does nothing.
-// A message that takes no reply gets none.
+// Orders: {"replies": ["text", …]} files these drafts one after another; "to" names another message they answer; {"break": true} breaks the
+// turn off; {} reads and does nothing. A message that takes no reply gets none.
 
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -25,7 +25,7 @@ const headers = {
 };
 
 for (const body of preface.includes("no reply is possible") ? [] : (orders.replies ?? [])) {
-  const call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "reply_draft", arguments: { message_id: message, body } } };
+  const call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "reply_draft", arguments: { message_id: orders.to ?? message, body } } };
   const answer = await fetch(process.env.MUSTER_MCP_URL, { method: "POST", headers, body: JSON.stringify(call) });
   const said = await answer.json();
   if (!answer.ok || said.error || said.result.isError) {

@@ -2,9 +2,8 @@
 // person, useless once removed. Never mocks the browser's credentials.
 
 import assert from "node:assert/strict";
-import test from "node:test";
 
-import { HOUR, Muster, PASSWORD, Person, cardOf, press } from "./bench.mjs";
+import { HOUR, Muster, PASSWORD, Person, cardOf, press, test } from "./bench.mjs";
 
 const muster = await Muster.serve({ name: "passkeys" });
 muster.owner();

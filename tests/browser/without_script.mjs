@@ -2,9 +2,8 @@
 // that a script would have to make work.
 
 import assert from "node:assert/strict";
-import test from "node:test";
 
-import { Connector, HOUR, Muster, PASSWORD, Person, cardOf } from "./bench.mjs";
+import { Connector, HOUR, Muster, PASSWORD, Person, cardOf, test } from "./bench.mjs";
 
 const muster = await Muster.serve({ name: "without-script" });
 muster.owner();
@@ -45,7 +44,7 @@ test("the sign-in and the connector's form work, and the new token is shown once
   assert.ok(!(await page.content()).includes(token), "shown once");
   const row = page.locator(".row").filter({ hasText: "mail" });
   assert.equal(await row.getByRole("heading").textContent(), "Inbox <i> mail");
-  assert.match(await row.textContent(), /Data scope\s*notes about the inbox\s*Last seen\s*never\s*For your chief\s*0 messages waiting/);
+  assert.match(await row.textContent(), /Data scope\s*notes about the inbox\s*Last seen\s*never\s.*0 messages waiting/s);
   connector = new Connector(muster, token);
 
   await page.getByLabel("Name").fill("mail");
@@ -72,8 +71,8 @@ test("a card shows the message as text and the reply exactly as it will be sent"
   const box = card.getByRole("group", { name: "Untrusted text from outside" });
   assert.ok(await box.getByText("Untrusted text from outside").isVisible());
   assert.equal(await box.locator("pre").textContent(), "<img src=x onerror=alert(1)>\nsecond line");
-  assert.match(await box.textContent(), /From\s*<b>Mallory<\/b>\s*UNVERIFIED.*Subject\s*<script>alert\(1\)<\/script>/s);
-  assert.match(await card.textContent(), /through Inbox <i>.*Written just now, expires in 6 days/s);
+  assert.match(await box.textContent(), /From\s*<b>Mallory<\/b>.*UNVERIFIED.*Subject\s*<script>alert\(1\)<\/script>/s);
+  assert.match(await card.textContent(), /through Inbox <i>.*Written just now, expires in [67] days/s);
   assert.deepEqual(await acts(card), ["Approve and send", "Reject"]);
 });
 
@@ -108,13 +107,23 @@ test("an approval that nobody collected is withdrawn, and then nobody collects i
 });
 
 // spec: DRF-049 DRF-051 UIP-018
-test("once collected, an approval is no longer withdrawn, also not from a page that still offers it", async () => {
+test("pages that are behind change nothing: a decided draft is not decided again, a collected one not withdrawn", async () => {
   const message = await connector.message();
   await person.open(DRAFTS);
   const card = cardOf(page, message);
-  const stale = await person.context.newPage();
-  await stale.goto(DRAFTS);
+  const stale = [];
+  for (const name of ["Approve and send", "Reject"]) {
+    const other = await person.context.newPage();
+    await other.goto(DRAFTS);
+    stale.push([name, other]);
+  }
   await press(card, "Approve and send");
+  for (const [name, other] of stale) {
+    await cardOf(other, message).getByRole("button", { name }).click();
+    await other.getByRole("heading", { level: 1, name: "Not done" }).waitFor();
+    assert.match(await other.locator(".lead").textContent(), /This draft is approved and no longer pending; nothing was changed\./);
+    await other.close();
+  }
 
   const claimed = await connector.claim();
   assert.equal(claimed.status, 200);
@@ -124,16 +133,8 @@ test("once collected, an approval is no longer withdrawn, also not from a page t
   await page.getByRole("link", { name: "Back to the reply drafts" }).click();
   assert.equal(await state(card), "collected");
   assert.deepEqual(await acts(card), []);
-  assert.match(await card.textContent(), /it cannot be withdrawn any more\. Its time to report ends in 1 minute/);
+  assert.match(await card.textContent(), /it cannot be withdrawn any more\. Its time to report ends in [12] minute/);
 
-  for (const name of ["Approve and send", "Reject"]) {
-    await stale.goto(DRAFTS);
-    await stale.setContent(`<form method="post" action="${muster.base}/attention/drafts/${claimed.body.draft_id}/${name === "Reject" ? "reject" : "approve"}"><button>${name}</button></form>`);
-    await stale.getByRole("button", { name }).click();
-    await stale.getByRole("heading", { level: 1, name: "Not done" }).waitFor();
-    assert.match(await stale.locator(".lead").textContent(), /This draft is approved and no longer pending; nothing was changed\./);
-  }
-  await stale.close();
   assert.equal((await connector.result(claimed.body.draft_id, { ok: true, external_ref: "<sent-1@example.test>" })).status, 200);
   await person.open(DRAFTS);
   assert.equal(await state(card), "sent");
@@ -154,6 +155,14 @@ test("a reply that was collected and never reported is shown as unconfirmed, and
   assert.equal(await state(card), "unconfirmed", "also when nobody claims");
   await card.locator("summary").click();
   assert.ok(await card.getByText("It may have been sent; it is never offered again.").isVisible());
+  assert.equal(await page.getByText("the sender may get both").count(), 0);
+
+  muster.order({ replies: ["The second answer."], to: message });
+  await connector.message();
+  await person.open(DRAFTS);
+  const next = cardOf(page, message).first();
+  assert.equal(await state(next), "pending");
+  assert.ok(await next.getByText("the sender may get both").isVisible());
 });
 
 // spec: RTY-001 UIP-015 RTY-002 UIP-020

@@ -224,7 +224,8 @@ fn default_data_dir() -> Result<PathBuf, Failure> {
 fn read_file(path: &Path, values: &mut BTreeMap<&'static str, (String, &'static str)>) -> Result<(), Failure> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        // Without the folder there is no file; what lies in the folder's place is named when the folder is made.
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => return Ok(()),
         Err(error) => return Err(Failure::refused("bad_setting", format!("{} could not be read: {error}. Nothing was started", path.display()))),
     };
     let refuse = |reason: String| Failure::refused("bad_setting", format!("{}: {reason}. Nothing was started", path.display()));

@@ -72,6 +72,11 @@ pub(crate) fn document(value: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Prints a document of muster's own as it is.
+pub(crate) fn bytes(text: &[u8]) -> Result<(), Failure> {
+    Ok(std::io::stdout().lock().write_all(text)?)
+}
+
 /// Prints one line of muster's own or of cleaned text.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();

@@ -140,21 +140,25 @@ async fn prepare_file(path: &Path) -> Result<SqliteConnection, OpenError> {
     if is_foreign(&mut writer).await.map_err(failed)? {
         return Err(OpenError::Foreign { path: path.to_owned() });
     }
-    migrate::SQLITE.run_direct(None, &mut writer, false).await.map_err(migrate::explain)?;
-    // SQLite opens a file that it may not write for reading alone, and a schema that is complete writes nothing: ask.
-    match sqlx::query("BEGIN IMMEDIATE").execute(&mut writer).await {
-        Ok(_) => drop(sqlx::query("ROLLBACK").execute(&mut writer).await.map_err(failed)?),
-        // Another process writes at this moment, so the file can be written.
-        Err(error) if kind(&error) == FaultKind::Unavailable => {}
-        Err(error) => return Err(failed(error)),
-    }
-    // Last, because it is the one setting that stays in the file.
+    migrate::SQLITE.run_direct(None, &mut writer, false).await.map_err(|error| migrate::explain(error, failed))?;
+    // Only now, because it is the one setting that stays in the file.
     let (mode,): (String,) = sqlx::query_as("PRAGMA journal_mode = WAL").fetch_one(&mut writer).await.map_err(failed)?;
-    if mode == "wal" {
-        Ok(writer)
-    } else {
-        Err(OpenError::Fault(Fault::other(format!("the place of {} does not allow SQLite's write-ahead log; name one on a local disk", path.display()))))
+    if mode != "wal" {
+        let what = format!("the place of {} does not allow SQLite's write-ahead log; name one on a local disk", path.display());
+        return Err(OpenError::Fault(Fault::other(what)));
     }
+    // SQLite opens a file that it may not write for reading alone, and a schema that is complete writes nothing: ask, with a statement that
+    // changes nothing. This also makes the files beside it, which a connection that only reads could not make.
+    match sqlx::query("DELETE FROM _sqlx_migrations WHERE FALSE").execute(&mut writer).await {
+        Ok(_) => Ok(writer),
+        // Another process writes at this moment, so the file can be written.
+        Err(error) if is_busy(&error) => Ok(writer),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn is_busy(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|e| e.code()).and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == 5)
 }
 
 /// Whether the file is missing, empty or begins as every SQLite database does.
@@ -188,7 +192,7 @@ fn file_fault(path: &Path, error: sqlx::Error) -> OpenError {
     let what = match kind {
         FaultKind::ReadOnly => format!("the file {path} or its folder cannot be written; make both writable for the user that runs muster"),
         FaultKind::StorageFull => format!("the disk that holds {path} is full; make room and start muster again"),
-        _ => format!("SQLite file {path}"),
+        _ => format!("the SQLite file {path} could not be made ready; what it held is as it was"),
     };
     OpenError::Fault(Fault::new(kind, what).because(error))
 }
@@ -233,7 +237,11 @@ async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
     if unfit {
         return Err(OpenError::Role { role: quoted(&role), database });
     }
-    migrate::POSTGRES.run(&pool).await.map_err(migrate::explain)?;
+    let broke = |error| {
+        let what = "the database could not be brought to this version; it was left as it was";
+        OpenError::Fault(Fault::new(kind(&error), what).because(error))
+    };
+    migrate::POSTGRES.run(&pool).await.map_err(|error| migrate::explain(error, broke))?;
     let wakeups = Wakeups::default();
     let listener = tokio::spawn(listen::listen(pool.clone(), connect.clone(), wakeups.clone()));
     Ok(Db::of(Pool::Postgres { pool, listener }, wakeups, Place::Postgres(connect)))

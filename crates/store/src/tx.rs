@@ -213,8 +213,11 @@ pub(crate) fn kind(error: &sqlx::Error) -> FaultKind {
 
 fn sqlite_kind(code: u32, message: &str) -> FaultKind {
     const CONSTRAINT_TRIGGER: u32 = 1811;
+    // The memory that connections share lies in a file; when that cannot be made larger, the disk is full.
+    const IOERR_SHMSIZE: u32 = 4874;
     match code & 0xff {
         13 => FaultKind::StorageFull,
+        10 if code == IOERR_SHMSIZE => FaultKind::StorageFull,
         8 => FaultKind::ReadOnly,
         // BUSY, LOCKED, IOERR, CANTOPEN: a disk that fails now may work again.
         5 | 6 | 10 | 14 => FaultKind::Unavailable,

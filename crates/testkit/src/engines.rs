@@ -32,6 +32,8 @@ pub fn on_both<F: Future<Output = ()>>(law: impl Fn(TestMuster) -> F) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
             let dir = Arc::new(tempfile::tempdir().unwrap());
+            // A law that names only a part of its `TestMuster` lets go of the rest, the folder too, before it runs.
+            let _kept = dir.clone();
             match engine {
                 Engine::Sqlite => {
                     let muster = TestMuster::open(format!("sqlite://{}", dir.path().join("muster.db").display()), dir).await;

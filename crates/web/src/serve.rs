@@ -1,5 +1,7 @@
 //! Accepts connections and serves the doors on them, each bounded in time, all bounded in number. Never decides what a request means.
 
+mod patience;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use patience::{Taken, Timely};
+
 /// How much of the machine callers may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -24,13 +28,24 @@ pub struct Limits {
     pub connections: usize,
     /// How long a connection may take to send the head of a request, and how long it may lie idle between two.
     pub head: Duration,
+    /// How long a request's body may take, all of it. A door may be stricter.
+    pub body: Duration,
+    /// How long a caller may take nothing of an answer.
+    pub take: Duration,
     /// How long running requests may go on after a stop was asked for.
     pub stop: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 12_000, head: Duration::from_secs(10), stop: Duration::from_secs(10) }
+        Self {
+            connections: 12_000,
+            head: Duration::from_secs(10),
+            // A little more than the connector's door allows, which says so in its own words.
+            body: Duration::from_secs(12),
+            take: Duration::from_secs(30),
+            stop: Duration::from_secs(5),
+        }
     }
 }
 
@@ -77,11 +92,11 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, limits:
     }
     let service = router.map_request(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        request.map(axum::body::Body::new)
+        request.map(|body| axum::body::Body::new(Timely::new(body, limits.body)))
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_headers(100).keep_alive(true);
-    let serving = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let serving = http.serve_connection(TokioIo::new(Taken::new(stream, limits.take)), TowerToHyperService::new(service));
     tokio::pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

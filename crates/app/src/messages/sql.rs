@@ -3,11 +3,13 @@
 use muster_store::{Sql, owned, owned_pair};
 
 /// Stores a message unless it is a repeat or a cap is reached, in one statement; answers no row in both of those cases.
+/// The hour's count ends an hour ahead of now (two hours, in microseconds, after its beginning): what a clock that was wrong stored for
+/// years ahead must not fill the hour until then.
 pub(super) static INSERT: Sql = owned(
     "messages.insert",
     "INSERT INTO messages (owner_id, plugin_id, external_id, sender, subject, body, received_at, no_reply, sender_verified, thread, human_conversation, state, stored_at) \
      SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'queued', $12 \
-     WHERE (SELECT count(*) FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND stored_at > $13) < $14 \
+     WHERE (SELECT count(*) FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND stored_at > $13 AND stored_at <= $13 + 7200000000) < $14 \
        AND (SELECT count(*) FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND state IN ('queued', 'delivering')) < $15 \
      ON CONFLICT (plugin_id, external_id) DO NOTHING RETURNING id",
 );
@@ -16,7 +18,7 @@ pub(super) static BY_EXTERNAL_ID: Sql =
 /// The message whose leaving brings the hour's count below the cap again.
 pub(super) static OLDEST_COUNTED: Sql = owned(
     "messages.oldest_counted",
-    "SELECT stored_at FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND stored_at > $3 ORDER BY stored_at DESC, id DESC LIMIT 1 OFFSET $4",
+    "SELECT stored_at FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND stored_at > $3 AND stored_at <= $3 + 7200000000 ORDER BY stored_at DESC, id DESC LIMIT 1 OFFSET $4",
 );
 pub(super) static NEXT_QUEUED: Sql = owned(
     "messages.next_queued",

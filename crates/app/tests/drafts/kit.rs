@@ -20,34 +20,34 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, SqliteConnection};
 
-pub const SECOND: Duration = Duration::from_secs(1);
-pub const DAY: Duration = Duration::from_secs(86_400);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 /// A little more than the texts' two minutes.
-pub const LEASE_AND_A_BIT: Duration = Duration::from_secs(121);
+pub(crate) const LEASE_AND_A_BIT: Duration = Duration::from_secs(121);
 /// The longest a claim may wait.
-pub const LONGEST: Duration = Duration::from_secs(25);
+pub(crate) const LONGEST: Duration = Duration::from_secs(25);
 
 /// An owner with one connector and a chief.
-pub struct Desk {
-    pub muster: TestMuster,
-    pub mail: PluginCaller,
-    pub chief: ChiefId,
+pub(crate) struct Desk {
+    pub(crate) muster: TestMuster,
+    pub(crate) mail: PluginCaller,
+    pub(crate) chief: ChiefId,
 }
 
 /// Runs `law` on a fresh desk on each engine.
-pub fn on_desks<F: Future<Output = ()>>(law: impl Fn(Desk) -> F) {
+pub(crate) fn on_desks<F: Future<Output = ()>>(law: impl Fn(Desk) -> F) {
     let law = &law;
     on_both(|muster| async move { law(Desk::of(muster).await).await });
 }
 
 /// The owner in a browser, signed in this very moment.
-pub fn signed_in_now(app: &App, owner: OwnerId) -> Decider {
+pub(crate) fn signed_in_now(app: &App, owner: OwnerId) -> Decider {
     Decider::Browser(BrowserCaller { owner, name: "ada".to_owned(), session: BrowserSessionId::new(1), signed_in_at: app.clock.now() })
 }
 
 /// Hands a message to the chief and waits for the turn's end. On Postgres the chief's place is free again only when the server
 /// has seen the end of the connection that held it.
-pub async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Delivery {
+pub(crate) async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Delivery {
     for _ in 0..200 {
         match chief::deliver(app, owner, message).await.unwrap() {
             Delivery::Pending => tokio::time::sleep(Duration::from_millis(5)).await,
@@ -64,33 +64,33 @@ impl Desk {
         Self { muster, mail, chief }
     }
 
-    pub fn app(&self) -> &App {
+    pub(crate) fn app(&self) -> &App {
         &self.muster.app
     }
 
-    pub fn owner(&self) -> OwnerId {
+    pub(crate) fn owner(&self) -> OwnerId {
         self.muster.owner
     }
 
     /// The chief as the door of its tools knows it.
-    pub fn agent(&self) -> AgentCaller {
+    pub(crate) fn agent(&self) -> AgentCaller {
         AgentCaller { owner: self.owner(), token: TokenId::new(1), chief: Some(self.chief) }
     }
 
-    pub fn decider(&self) -> Decider {
+    pub(crate) fn decider(&self) -> Decider {
         signed_in_now(self.app(), self.owner())
     }
 
-    pub fn advance(&self, span: Duration) {
+    pub(crate) fn advance(&self, span: Duration) {
         self.muster.clock.advance(span);
     }
 
     /// A message that the chief was given.
-    pub async fn message(&self, external_id: &str) -> MessageId {
+    pub(crate) async fn message(&self, external_id: &str) -> MessageId {
         self.message_like(message(external_id)).await
     }
 
-    pub async fn message_like(&self, new: NewMessage) -> MessageId {
+    pub(crate) async fn message_like(&self, new: NewMessage) -> MessageId {
         let accepted = messages::accept(self.app(), &self.mail, new.clone()).await.unwrap();
         // The queue's retry that an earlier claim started may come first; it hands the same message to the same chief.
         if deliver(self.app(), self.owner(), accepted.id).await == Delivery::NotOurs {
@@ -100,46 +100,46 @@ impl Desk {
         accepted.id
     }
 
-    pub async fn try_file(&self, message: MessageId, body: &str) -> Result<Filed, FileRefusal> {
+    pub(crate) async fn try_file(&self, message: MessageId, body: &str) -> Result<Filed, FileRefusal> {
         drafts::file(self.app(), &self.agent(), message, body).await
     }
 
-    pub async fn file(&self, message: MessageId, body: &str) -> DraftId {
+    pub(crate) async fn file(&self, message: MessageId, body: &str) -> DraftId {
         self.try_file(message, body).await.unwrap().id
     }
 
-    pub async fn try_approve(&self, draft: DraftId) -> Result<(), DecideRefusal> {
+    pub(crate) async fn try_approve(&self, draft: DraftId) -> Result<(), DecideRefusal> {
         drafts::approve(self.app(), &self.decider(), draft).await
     }
 
-    pub async fn approve(&self, draft: DraftId) {
+    pub(crate) async fn approve(&self, draft: DraftId) {
         self.try_approve(draft).await.unwrap();
     }
 
-    pub async fn try_reject(&self, draft: DraftId) -> Result<(), DecideRefusal> {
+    pub(crate) async fn try_reject(&self, draft: DraftId) -> Result<(), DecideRefusal> {
         drafts::reject(self.app(), &self.decider(), draft).await
     }
 
-    pub async fn try_withdraw(&self, draft: DraftId) -> Result<(), DecideRefusal> {
+    pub(crate) async fn try_withdraw(&self, draft: DraftId) -> Result<(), DecideRefusal> {
         drafts::withdraw(self.app(), &self.decider(), draft).await
     }
 
     /// A draft of this message that is approved.
-    pub async fn approved(&self, message: MessageId, body: &str) -> DraftId {
+    pub(crate) async fn approved(&self, message: MessageId, body: &str) -> DraftId {
         let draft = self.file(message, body).await;
         self.approve(draft).await;
         draft
     }
 
     /// A draft of this message that a claim holds.
-    pub async fn claimed(&self, message: MessageId, body: &str) -> DraftId {
+    pub(crate) async fn claimed(&self, message: MessageId, body: &str) -> DraftId {
         let draft = self.approved(message, body).await;
         assert_eq!(self.claim().await.map(|claimed| claimed.id), Some(draft));
         draft
     }
 
     /// A draft of this message whose lease lapsed.
-    pub async fn unconfirmed(&self, message: MessageId, body: &str) -> DraftId {
+    pub(crate) async fn unconfirmed(&self, message: MessageId, body: &str) -> DraftId {
         let draft = self.claimed(message, body).await;
         self.advance(LEASE_AND_A_BIT);
         assert_eq!(self.state(draft).await, DraftState::Unconfirmed);
@@ -147,55 +147,55 @@ impl Desk {
     }
 
     /// A claim that does not wait.
-    pub async fn claim(&self) -> Option<Claimed> {
+    pub(crate) async fn claim(&self) -> Option<Claimed> {
         self.claim_of(&self.mail).await
     }
 
-    pub async fn claim_of(&self, plugin: &PluginCaller) -> Option<Claimed> {
+    pub(crate) async fn claim_of(&self, plugin: &PluginCaller) -> Option<Claimed> {
         drafts::claim(self.app(), plugin, Duration::ZERO).await.unwrap()
     }
 
-    pub async fn try_report(&self, draft: DraftId, ok: bool) -> Result<Reported, ReportRefusal> {
+    pub(crate) async fn try_report(&self, draft: DraftId, ok: bool) -> Result<Reported, ReportRefusal> {
         drafts::report(self.app(), &self.mail, draft, result(ok)).await
     }
 
-    pub async fn report(&self, draft: DraftId, ok: bool) -> DraftState {
+    pub(crate) async fn report(&self, draft: DraftId, ok: bool) -> DraftState {
         self.try_report(draft, ok).await.unwrap().state
     }
 
-    pub async fn card(&self, draft: DraftId) -> Card {
+    pub(crate) async fn card(&self, draft: DraftId) -> Card {
         drafts::card(self.app(), self.owner(), draft).await.unwrap().unwrap()
     }
 
-    pub async fn state(&self, draft: DraftId) -> DraftState {
+    pub(crate) async fn state(&self, draft: DraftId) -> DraftState {
         self.card(draft).await.state
     }
 
     /// The ids and states of every draft, oldest first.
-    pub async fn states(&self) -> Vec<(DraftId, DraftState)> {
+    pub(crate) async fn states(&self) -> Vec<(DraftId, DraftState)> {
         states(self.app(), self.owner()).await
     }
 
     /// The audit rows of this event, newest first.
-    pub async fn events(&self, event: &str) -> Vec<Entry> {
+    pub(crate) async fn events(&self, event: &str) -> Vec<Entry> {
         events(self.app(), self.owner(), event).await
     }
 
-    pub async fn notices(&self) -> Vec<Notice> {
+    pub(crate) async fn notices(&self) -> Vec<Notice> {
         notices::open(&self.app().db, self.owner()).await.unwrap()
     }
 
-    pub async fn raw(&self) -> Raw {
+    pub(crate) async fn raw(&self) -> Raw {
         Raw::open(&self.muster).await
     }
 }
 
 /// A connector's result with nothing more to say.
-pub fn result(ok: bool) -> Report {
+pub(crate) fn result(ok: bool) -> Report {
     Report { ok, external_ref: None, detail: None }
 }
 
-pub async fn states(app: &App, owner: OwnerId) -> Vec<(DraftId, DraftState)> {
+pub(crate) async fn states(app: &App, owner: OwnerId) -> Vec<(DraftId, DraftState)> {
     let mut cards = drafts::open(app, owner).await.unwrap();
     cards.extend(drafts::archived(app, owner, DraftId::new(i64::MAX), 100_000).await.unwrap().cards);
     let mut states: Vec<_> = cards.into_iter().map(|card| (card.id, card.state)).collect();
@@ -203,18 +203,18 @@ pub async fn states(app: &App, owner: OwnerId) -> Vec<(DraftId, DraftState)> {
     states
 }
 
-pub async fn events(app: &App, owner: OwnerId, event: &str) -> Vec<Entry> {
+pub(crate) async fn events(app: &App, owner: OwnerId, event: &str) -> Vec<Entry> {
     audit::list(&app.db, owner, Filter { event: event.to_owned(), limit: 100_000, ..Filter::default() }).await.unwrap()
 }
 
 /// A connection of the app's own role that knows none of muster's rules.
-pub enum Raw {
+pub(crate) enum Raw {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
 }
 
 impl Raw {
-    pub async fn open(muster: &TestMuster) -> Self {
+    pub(crate) async fn open(muster: &TestMuster) -> Self {
         match muster.engine {
             Engine::Sqlite => {
                 let path = muster.url.strip_prefix("sqlite://").unwrap();
@@ -229,7 +229,7 @@ impl Raw {
         }
     }
 
-    pub async fn try_run(&mut self, sql: &str) -> Result<u64, sqlx::Error> {
+    pub(crate) async fn try_run(&mut self, sql: &str) -> Result<u64, sqlx::Error> {
         let sql = AssertSqlSafe(sql.to_owned());
         match self {
             Self::Sqlite(conn) => sqlx::query(sql).execute(conn).await.map(|done| done.rows_affected()),
@@ -237,11 +237,11 @@ impl Raw {
         }
     }
 
-    pub async fn run(&mut self, sql: &str) -> u64 {
+    pub(crate) async fn run(&mut self, sql: &str) -> u64 {
         self.try_run(sql).await.unwrap()
     }
 
-    pub async fn number(&mut self, sql: &str) -> i64 {
+    pub(crate) async fn number(&mut self, sql: &str) -> i64 {
         let sql = AssertSqlSafe(sql.to_owned());
         let (number,): (i64,) = match self {
             Self::Sqlite(conn) => sqlx::query_as(sql).fetch_one(conn).await.unwrap(),
@@ -251,7 +251,7 @@ impl Raw {
     }
 
     /// What the database says when it refuses `sql`; the name of the guard stands in it.
-    pub async fn refusal(&mut self, sql: &str) -> String {
+    pub(crate) async fn refusal(&mut self, sql: &str) -> String {
         match self.try_run(sql).await {
             Ok(changed) => panic!("the database took it ({changed} rows): {sql}"),
             Err(error) => error.to_string(),

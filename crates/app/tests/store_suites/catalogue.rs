@@ -52,7 +52,7 @@ fn every_statement_prepares_and_says_the_same_on_both_engines() {
 /// The columns' names. Each engine names a bare expression as it likes; that is fine for the one number a statement answers, and only there.
 fn named(prepared: &Prepared) -> Vec<String> {
     match prepared.columns.as_slice() {
-        [one] if one.contains('(') || matches!(one.as_str(), "count" | "?column?" | "max" | "min") => vec!["a number".to_owned()],
+        [one] if one == "1" || one.contains('(') || matches!(one.as_str(), "count" | "?column?" | "max" | "min") => vec!["a number".to_owned()],
         columns => columns.to_vec(),
     }
 }
@@ -105,14 +105,15 @@ fn every_order_is_total() {
 fn pairs_of_texts_are_few_and_each_is_known() {
     let pairs: Vec<&str> = all().filter(|sql| sql.is_pair()).map(|sql| sql.name).collect();
     insta::assert_snapshot!(pairs.join("\n"), @r"
+    accounts.first_alone
     messages.for_retry
     drafts.message
     drafts.chief
     drafts.claim
     drafts.for_report
     ");
-    // A pair differs in what Postgres locks and in nothing else.
-    for sql in all().filter(|sql| sql.is_pair()) {
+    // A pair differs in what Postgres locks and in nothing else; one does nothing but lock.
+    for sql in all().filter(|sql| sql.is_pair() && sql.name != "accounts.first_alone") {
         let mut unlocked = sql.postgres.to_owned();
         for lock in [" FOR UPDATE SKIP LOCKED", " FOR UPDATE OF m", " FOR UPDATE"] {
             unlocked = unlocked.replace(lock, "");
@@ -126,6 +127,7 @@ fn statements_across_owners_are_few_and_each_is_known() {
     let system: Vec<&str> = all().filter(|sql| sql.scope == Scope::System).map(|sql| sql.name).collect();
     insta::assert_snapshot!(system.join("\n"), @r"
     accounts.insert_owner
+    accounts.first_alone
     accounts.count
     accounts.list
     accounts.by_name

@@ -1,13 +1,17 @@
 //! Every owner's statement, run as somebody else with arguments that name the owner's rows: nothing is seen and nothing changes. Never trusts a statement without a recipe.
 
+use muster_app::plugins::NewPlugin;
+use muster_app::{accounts, plugins};
 use muster_core::ids::OwnerId;
-use muster_core::{Fault, FaultKind};
-use muster_store::{Db, Engine, Scope, Sql, Topic, Value};
-use muster_testkit::{TestMuster, on_both};
+use muster_core::secret::{TokenKind, sha256_hex};
+use muster_core::text::{DataScope, Label, Slug};
+use muster_core::{Fault, FaultKind, Secret};
+use muster_store::{Db, Engine, Scope, Sql, Value};
+use muster_testkit::{PASSWORD, TestMuster, on_both};
 
 use crate::catalogue::all;
 use crate::recipes::{Expect, Seeded, recipe, seed};
-use crate::support::{Cell, Loose, Raw};
+use crate::support::{Cell, Loose, Raw, file};
 
 /// What a statement did.
 #[derive(Debug)]
@@ -154,12 +158,34 @@ fn a_statement_runs_only_in_a_transaction_of_its_own_scope_and_with_all_its_argu
 // spec: TOK-006
 #[test]
 fn no_secret_that_was_handed_out_stands_in_the_database() {
-    use muster_app::accounts::{self, TokenUse};
     on_both(|muster| async move {
-        let plugin = muster_testkit::add_plugin_token(&muster.app, muster.owner, "mail").await;
-        let _ = (TokenUse::Personal, Topic::Owner(muster.owner));
-        let mut raw = Raw::of(&muster).await;
-        let texts = raw.every_text().await;
-        let _ = (plugin, texts, accounts::find(&muster.app, "ada").await.unwrap());
+        let (app, owner) = (&muster.app, muster.owner);
+        let label = |text: &str| Label::parse("label", text).unwrap();
+        let new = NewPlugin {
+            name: Slug::parse("name", "mail").unwrap(),
+            label: label("mail"),
+            data_scope: DataScope::parse("data scope", "mail").unwrap(),
+        };
+        let mut secrets = vec![plugins::create(app, owner, new).await.unwrap().token];
+        for kind in [TokenKind::Personal, TokenKind::MirrorHost, TokenKind::Agent] {
+            secrets.push(accounts::create_token(app, owner, kind, label("mine"), None).await.unwrap().token);
+        }
+        secrets.push(accounts::sign_in_password(app, "ada", &Secret::new(PASSWORD)).await.unwrap());
+        let texts = Raw::of(&muster).await.every_text().await;
+        let holds = |what: &str| texts.iter().any(|text| text.contains(what));
+        for secret in &secrets {
+            let bare = secret.expose().split_once('_').map_or(secret.expose(), |(_, bare)| bare);
+            assert!(!holds(bare), "a secret stands in the database");
+            assert!(texts.contains(&sha256_hex(secret.expose().as_bytes())), "its SHA-256 does");
+        }
+        assert!(!holds(PASSWORD) && !holds(&sha256_hex(PASSWORD.as_bytes())), "a password is kept as a slow hash only");
+        if muster.engine == Engine::Sqlite {
+            // Not in a page that was freed, nor in the log beside the file.
+            for end in ["", "-wal"] {
+                let bytes = std::fs::read(format!("{}{end}", file(&muster).display())).unwrap();
+                let found = |what: &str| bytes.windows(what.len()).any(|window| window == what.as_bytes());
+                assert!(secrets.iter().all(|secret| !found(secret.expose())) && !found(PASSWORD), "{end}");
+            }
+        }
     });
 }

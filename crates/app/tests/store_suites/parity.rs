@@ -231,7 +231,8 @@ fn the_two_trees_of_migrations_have_the_same_steps_and_checks() {
     for (name, text) in &sqlite {
         // Read from the files, because Postgres prints a check in words of its own.
         let (mut here, there) = (checks(text), checks(&postgres[name]));
-        here.retain(|_, check| !plain(check).ends_with("in0,1"));
+        // Truth values have a kind of their own on Postgres.
+        here.retain(|_, check| !check.ends_with(" IN (0, 1))"));
         let flat = |found: &BTreeMap<String, String>| {
             found.iter().map(|(name, check)| format!("{name} {}", check.split_whitespace().collect::<Vec<_>>().join(" "))).collect::<Vec<_>>()
         };

@@ -28,6 +28,7 @@ pub(crate) struct Seeded {
     unconfirmed: i64,
     delivered: i64,
     turn: i64,
+    spare_turn: i64,
     pending: i64,
     approved: i64,
     claimed: i64,
@@ -52,6 +53,7 @@ pub(crate) async fn seed(muster: &TestMuster, name: &str, base: i64) -> Seeded {
         unconfirmed: id(12),
         delivered: id(13),
         turn: id(20),
+        spare_turn: id(21),
         pending: id(30),
         approved: id(31),
         claimed: id(32),
@@ -62,6 +64,10 @@ pub(crate) async fn seed(muster: &TestMuster, name: &str, base: i64) -> Seeded {
         let text = if matches!(raw, Raw::Postgres(_)) { text.replacen(" VALUES ", " OVERRIDING SYSTEM VALUE VALUES ", 1) } else { text };
         let changed = raw.run(&text).await.unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(changed, 1, "{text}");
+    }
+    if matches!(raw, Raw::Sqlite(_)) {
+        // SQLite gives out ids above the highest: those that follow must not look like this owner's.
+        raw.run(&format!("UPDATE sqlite_sequence SET seq = {} WHERE seq < {}", base + 500, base + 500)).await.unwrap();
     }
     for (table, rows) in raw.rows_of(seeded.owner).await {
         assert!(!rows.is_empty(), "the seed has no row of {table}: add one, so that the suites can watch it");
@@ -79,6 +85,13 @@ fn seeds(s: &Seeded, base: i64) -> Vec<String> {
         )
     };
     let chief = s.chief.to_string();
+    let turn = |id: i64| {
+        format!(
+            "INSERT INTO turns (id, owner_id, plugin_id, message_id, chief_id, attempt, text, reply, outcome, reason, started_at) \
+             VALUES ({id}, {o}, {}, {}, {chief}, 1, '{n}-turn', '{n}-said', 'running', '{n}-reason', {t})",
+            s.plugin, s.delivering
+        )
+    };
     let draft = |id: i64, message: i64, state: &str, rest: &str| {
         format!(
             "INSERT INTO drafts (id, owner_id, plugin_id, message_id, chief_id, body, state, created_at, expires_at, external_ref, detail, decided_via, approved_at, claimed_at, lease_until, superseded_by) \
@@ -97,10 +110,8 @@ fn seeds(s: &Seeded, base: i64) -> Vec<String> {
         message(s.delivering, "delivering", &chief),
         message(s.unconfirmed, "unconfirmed", &chief),
         message(s.delivered, "delivered", &chief),
-        format!(
-            "INSERT INTO turns (id, owner_id, plugin_id, message_id, chief_id, attempt, text, reply, outcome, reason, started_at) VALUES ({}, {o}, {}, {}, {chief}, 1, '{n}-turn', '{n}-said', 'running', '{n}-reason', {t})",
-            s.turn, s.plugin, s.delivering
-        ),
+        turn(s.turn),
+        turn(s.spare_turn),
         format!("INSERT INTO tokens (id, owner_id, kind, token_hash, label, host, created_at) VALUES ({}, {o}, 'personal', '{n}-token', '{n}-token-label', '{n}-host', {t})", s.token),
         format!(
             "INSERT INTO tokens (id, owner_id, kind, token_hash, label, chief_id, turn_id, created_at) VALUES ({}, {o}, 'agent', '{n}-turn-token', '{n}-agent', {chief}, {}, {t})",
@@ -236,7 +247,8 @@ fn chief(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "insert" => (Own, args!["command", "a command", THEN]),
         "insert_turn" => (Refused, args![s.plugin, s.delivering, s.chief, 1_i64, "a turn", THEN]),
         "end_turn" => (Nothing, args![s.turn, "delivered", "taken over", NO_TEXT, LATE]),
-        "forget_turn" | "forget_turn_token" => (Nothing, args![s.turn]),
+        "forget_turn" => (Nothing, args![s.spare_turn]),
+        "forget_turn_token" => (Nothing, args![s.turn]),
         "turns_left_over" => (Nothing, args![s.chief, LATE]),
         "insert_turn_token" => (Refused, args!["a-turn-token", s.chief, s.turn, THEN]),
         "forget_chief_tokens" => (Nothing, args![s.chief]),

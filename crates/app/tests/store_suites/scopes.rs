@@ -47,7 +47,7 @@ pub(crate) fn unbound(text: &str) -> Vec<String> {
         let readers = tables.iter().filter(|table| table.how == How::Read).count();
         for table in &tables {
             let bound = match table.how {
-                How::Inserted => scope.inserts_the_owner(),
+                How::Inserted => scope.inserts_the_owner(&tables),
                 How::Read => scope.is_bound(table, readers == 1),
             };
             if !bound {
@@ -206,12 +206,15 @@ impl Scope {
         })
     }
 
-    /// `(owner_id, …)` and then `VALUES ($1, …)` or `SELECT $1, …`.
-    fn inserts_the_owner(&self) -> bool {
+    /// `(owner_id, …)` and then `VALUES ($1, …)`, `SELECT $1, …` or `SELECT id, … FROM owners`, whose own predicate is asked for as well.
+    fn inserts_the_owner(&self, tables: &[Table]) -> bool {
         let Some(into) = self.find("INTO") else { return false };
         let first_column = self.tokens.get(into + 2) == Some(&Token::Sign('(')) && is_word(self.tokens.get(into + 3), "owner_id");
         let values = self.find("VALUES").is_some_and(|at| is_word(self.tokens.get(at + 2), "$1"));
-        let select = self.find("SELECT").is_some_and(|at| is_word(self.tokens.get(at + 1), "$1"));
+        let select = self.find("SELECT").is_some_and(|at| {
+            let owners = tables.iter().any(|table| table.how == How::Read && table.name == "owners");
+            is_word(self.tokens.get(at + 1), "$1") || (owners && is_word(self.tokens.get(at + 1), "id"))
+        });
         first_column && (values || select)
     }
 
@@ -264,6 +267,7 @@ fn a_forgotten_owner_predicate_is_found_wherever_it_is_forgotten() {
         "DELETE FROM tokens WHERE owner_id = $1 AND turn_id IS NOT NULL",
         "INSERT INTO audit (owner_id, at) VALUES ($1, $2)",
         "INSERT INTO messages (owner_id, at) SELECT $1, $2 WHERE (SELECT count(*) FROM messages WHERE owner_id = $1) < $3 ON CONFLICT (at) DO NOTHING",
+        "INSERT INTO audit (owner_id, at) SELECT id, $2 FROM owners WHERE id = $1",
         "SELECT password_hash FROM owners WHERE id = $1",
         "SELECT (SELECT count(*) FROM turns t WHERE t.owner_id = $1) AS n FROM plugins p WHERE p.owner_id = $1 AND p.state NOT IN ('a')",
     ];
@@ -286,6 +290,8 @@ fn a_forgotten_owner_predicate_is_found_wherever_it_is_forgotten() {
         "INSERT INTO audit (at, owner_id) VALUES ($1, $2)",
         "INSERT INTO audit (owner_id, at) VALUES ($2, $1)",
         "INSERT INTO messages (owner_id, at) SELECT $1, at FROM messages WHERE id = $2",
+        "INSERT INTO audit (owner_id, at) SELECT id, $1 FROM owners WHERE name = $2",
+        "INSERT INTO audit (owner_id, at) SELECT id, at FROM drafts WHERE owner_id = $1",
         "SELECT id FROM drafts WHERE owner_id = $1 UNION SELECT id FROM drafts",
     ];
     for text in forgotten {

@@ -176,8 +176,13 @@ pub(crate) async fn second_db(muster: &TestMuster) -> Db {
 
 /// Adds a row that nothing else of a test knows: an owner of this name.
 pub(crate) static ADD: Sql = system("test.add", "INSERT INTO owners (name, password_hash, created_at) VALUES ($1, $2, 1)");
-/// How many of them begin with a prefix of a given length.
-pub(crate) static COUNT: Sql = system("test.count", "SELECT count(*) FROM owners WHERE substr(name, 1, $2) = $1");
+/// How many of them have names from a text on and before another.
+pub(crate) static COUNT: Sql = system("test.count", "SELECT count(*) FROM owners WHERE name >= $1 AND name < $2");
+
+/// The texts between which every name lies that begins with `prefix`.
+pub(crate) fn beginning(prefix: &str) -> (String, String) {
+    (prefix.to_owned(), format!("{prefix}\u{10ffff}"))
+}
 
 /// Stores one row.
 pub(crate) async fn add(db: &Db, name: &str) -> Result<(), Fault> {
@@ -191,9 +196,8 @@ pub(crate) fn add_in<'t>(tx: &'t mut Tx, name: &'t str) -> JobFuture<'t, Result<
 
 /// How many stored rows have a name that begins so.
 pub(crate) async fn count(db: &Db, prefix: &str) -> Result<i64, Fault> {
-    let prefix = prefix.to_owned();
-    let length = i64::try_from(prefix.chars().count()).unwrap();
-    db.system_read("test", move |tx| Box::pin(async move { tx.number(&COUNT, (prefix, length)).await })).await
+    let range = beginning(prefix);
+    db.system_read("test", move |tx| Box::pin(async move { tx.number(&COUNT, range).await })).await
 }
 
 /// Waits until hints of other processes reach this one. Postgres is listened to from a task that has just been started; SQLite is looked at.

@@ -5,6 +5,7 @@ mod chief;
 mod config;
 mod connector;
 mod doctor;
+mod man;
 mod owner;
 mod plugins;
 pub(crate) mod serve;
@@ -28,10 +29,12 @@ use crate::{demo, output};
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "muster", &mut std::io::stdout());
-            return Ok(());
+            // Into memory first: the generator takes a reader that left early for a bug.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "muster", &mut script);
+            return output::bytes(&script);
         }
-        Command::Man => return Ok(clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?),
+        Command::Man => return output::bytes(&man::page()?),
         Command::Config(crate::cli::Config::Docs) => return output::line(crate::config::docs().trim_end()),
         Command::DemoChief => return demo::chief::run().await,
         Command::DemoConnector(options) => return demo::connector::run(options.clone()).await,

@@ -7,12 +7,16 @@ use crate::cli::Plugins;
 use crate::config::Config;
 use crate::output::{self, Failure};
 
+/// How long the server may take. It answers before the turn begins.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
 pub(super) async fn run(config: &Config, command: Plugins, json: bool) -> Result<(), Failure> {
     let Plugins::Retry { message_id } = command;
     let id: MessageId = message_id.parse().map_err(|_| Failure::usage("a message's id is a whole number"))?;
     let base = config.text("MUSTER_URL").unwrap_or("http://127.0.0.1:7447").trim_end_matches('/');
     let token = config.secret("MUSTER_TOKEN").ok_or_else(|| Failure::refused("unauthorized", "set MUSTER_TOKEN to a personal token; muster token create --kind personal makes one"))?;
-    let request = reqwest::Client::new().post(format!("{base}/api/plugins/messages/{id}/retry")).bearer_auth(token.expose());
+    let client = reqwest::Client::builder().timeout(PATIENCE).build().map_err(|error| Failure::refused("client", error.to_string()))?;
+    let request = client.post(format!("{base}/api/plugins/messages/{id}/retry")).bearer_auth(token.expose());
     let answer = request.send().await.map_err(|error| Failure::refused("unreachable", format!("no muster answers at {base} ({}); nothing was changed. Is MUSTER_URL right?", kind(&error))))?;
     let status = answer.status();
     let body: Value = answer.json().await.unwrap_or(Value::Null);

@@ -1,8 +1,9 @@
 //! `muster serve`: opens the database, listens, serves until it is told to stop. Never serves with a setting it does not understand.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use muster_app::{App, accounts, background};
+use muster_app::{App, accounts, audit, background};
 use muster_web::{Limits, Origin, Setup, Web};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,14 +32,17 @@ pub(crate) async fn run(mut config: Config, args: cli::Serve) -> Result<(), Fail
     config.flag("MUSTER_LISTEN", args.listen)?;
     config.flag("MUSTER_PUBLIC_URL", args.public_url)?;
     log(&config)?;
+    // Before anything can be told that muster runs: a stop may follow at once.
+    let stop = stop_signal()?;
     let ready = prepare(&config).await?;
     banner(&config, &ready);
+    clock(&ready.app).await?;
     if !accounts::any_owner(&ready.app).await? {
         let code = ready.setup.open().map_err(|error| Failure::refused("randomness", error.to_string()))?;
         eprintln!("No owner yet. Set up the first one, once, at:\n  {}/setup?code={}", ready.base, code.expose());
     }
     output::line(&format!("listening on http://{}", ready.address))?;
-    ready.serve(stop_signal()?).await;
+    ready.serve(stop).await;
     Ok(())
 }
 
@@ -139,6 +143,29 @@ fn banner(config: &Config, ready: &Ready) {
     if config.on("MUSTER_INSECURE") {
         tracing::warn!("MUSTER_INSECURE=1: passwords and tokens may cross the network in the clear");
     }
+}
+
+/// How far ahead of the clock an event may lie: several servers' clocks differ a little.
+const CLOCK_SLACK: Duration = Duration::from_secs(60);
+/// Accounts whose newest event is looked at.
+const LOOKED_AT: usize = 20;
+
+/// Warns when the clock is behind what the database has already seen: time-based rules follow the clock, so they would wait for it.
+async fn clock(app: &App) -> Result<(), Failure> {
+    let now = app.clock.now();
+    let mut newest = None;
+    for owner in accounts::list(app).await?.iter().take(LOOKED_AT) {
+        let last = audit::list(&app.db, owner.id, audit::Filter { limit: 1, ..audit::Filter::default() }).await?;
+        newest = newest.max(last.first().map(|event| event.at));
+    }
+    if let Some(newest) = newest.filter(|newest| *newest > now.plus(CLOCK_SLACK)) {
+        tracing::warn!(
+            now = %now,
+            newest = %newest,
+            "this machine's clock is behind the newest event in the database, so leases, sign-ins and caps may last longer than they should; set the clock right and start muster again"
+        );
+    }
+    Ok(())
 }
 
 /// Each waiting claim is an open connection: takes all the descriptors the system allows.

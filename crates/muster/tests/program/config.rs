@@ -1,7 +1,7 @@
 //! Settings and the first start from outside: what is refused and how it is said, what is printed once, who may read what is written. Never sees a secret twice.
 
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};

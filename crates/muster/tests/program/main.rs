@@ -5,6 +5,7 @@ mod claims;
 mod cli;
 mod config;
 mod crash;
+mod hostile;
 mod stop;
 mod support;
 mod the_loop;

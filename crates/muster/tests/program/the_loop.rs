@@ -119,7 +119,7 @@ async fn a_chief_that_does_nothing_has_dealt_with_the_message() {
 // spec: MSG-043
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_whose_answer_was_lost_may_be_sent_again() {
-    use std::io::Write as _;
+    use std::io::{Read as _, Write as _};
     let place = Place::new();
     place.add_owner("ada");
     let token = place.add_connector("ada", "mail");
@@ -129,6 +129,8 @@ async fn a_message_whose_answer_was_lost_may_be_sent_again() {
     let head = format!("POST /plugin/v1/messages HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nauthorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n", server.port, body.len());
     let mut link = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     link.write_all((head + &body).as_bytes()).unwrap();
+    // The answer came, and nobody reads it.
+    assert_eq!(link.read(&mut [0; 1]).unwrap(), 1);
     drop(link);
     place.recorded("turns", 1).await;
     let http = server.http();

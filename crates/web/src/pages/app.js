@@ -86,7 +86,7 @@
   // ---- Live fragments: fetch the same page, put in what differs, keep focus, open parts and what is being typed ----
 
   const served = new WeakMap();
-  let changedAt = 0;
+  let changedAt = Number.NEGATIVE_INFINITY;
 
   // What the server sent for a node, without the words of times, which differ with every look.
   function signature(node) {
@@ -221,9 +221,16 @@
     }
   }
 
-  // A page that has just changed under the hand: the press may have been meant for what stood there before.
+  // A page that has just changed under a hand that did not move: the press was meant for what stood there before.
+  const hand = { x: -1, y: -1, aimedAt: Number.NEGATIVE_INFINITY, pressedAt: Number.NEGATIVE_INFINITY };
+  document.addEventListener("pointermove", (event) => {
+    if (event.clientX === hand.x && event.clientY === hand.y) return;
+    Object.assign(hand, { x: event.clientX, y: event.clientY, aimedAt: performance.now() });
+  }, { capture: true, passive: true });
+  document.addEventListener("pointerdown", () => { hand.pressedAt = performance.now(); }, { capture: true, passive: true });
   document.addEventListener("submit", (event) => {
-    if (event.target.matches("[data-careful]") && performance.now() - changedAt < 500) {
+    const byHand = performance.now() - hand.pressedAt < 1000;
+    if (event.target.matches("[data-careful]") && byHand && hand.aimedAt < changedAt && hand.pressedAt - changedAt < 500) {
       event.preventDefault();
       announce("The page changed just now. Look again, then press once more.");
     }

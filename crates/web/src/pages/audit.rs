@@ -71,7 +71,10 @@ struct RowView {
 impl RowView {
     fn new(entry: Entry, now: Time) -> Self {
         let facts = match entry.data {
-            Value::Object(facts) => facts.into_iter().map(|(name, value)| (one_line(&name), fact(&value))).collect(),
+            Value::Object(facts) => facts
+                .into_iter()
+                .map(|(name, value)| (one_line(&name), fact(&value)))
+                .collect(),
             Value::Null => Vec::new(),
             other => vec![("data".to_owned(), fact(&other))],
         };
@@ -102,40 +105,91 @@ pub(super) struct Which {
 impl Which {
     /// The filter, or nothing for an address that can name no rows.
     fn filter(&self) -> Option<Filter> {
-        let before = self.before.as_deref().map(str::parse::<AuditId>).transpose().ok()?;
+        let before = self
+            .before
+            .as_deref()
+            .map(str::parse::<AuditId>)
+            .transpose()
+            .ok()?;
         let event = self.event.trim();
         // Postgres takes no NUL in a text, and no event is that long.
         if event.len() > EVENT_LIMIT || event.contains('\0') {
             return None;
         }
         let limit = i64::try_from(PAGE).unwrap_or(i64::MAX - 1) + 1;
-        Some(Filter { event: event.to_owned(), before: before.map_or(i64::MAX, AuditId::get), limit, ..Filter::default() })
+        Some(Filter {
+            event: event.to_owned(),
+            before: before.map_or(i64::MAX, AuditId::get),
+            limit,
+            ..Filter::default()
+        })
     }
 }
 
-pub(super) async fn show(State(web): State<Web>, Person(caller): Person, headers: HeaderMap, Asked(which): Asked<Which>) -> Result<Response, Response> {
-    let Some(filter) = which.filter() else { return Err(refuse::not_found(&headers)) };
+pub(super) async fn show(
+    State(web): State<Web>,
+    Person(caller): Person,
+    headers: HeaderMap,
+    Asked(which): Asked<Which>,
+) -> Result<Response, Response> {
+    let Some(filter) = which.filter() else {
+        return Err(refuse::not_found(&headers));
+    };
     let event = filter.event.clone();
-    let entries = audit::list(&web.app.db, caller.owner, filter).await.map_err(|fault| refuse::fault(&fault))?;
+    let entries = audit::list(&web.app.db, caller.owner, filter)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
     let shell = Shell::of(&web, &caller, Here::Audit, "Audit log").await?;
-    Ok(view::page(StatusCode::OK, &compose(shell, event, entries, web.app.clock.now())))
+    Ok(view::page(
+        StatusCode::OK,
+        &compose(shell, event, entries, web.app.clock.now()),
+    ))
 }
 
 fn compose(shell: Shell, event: String, entries: Vec<Entry>, now: Time) -> AuditPage {
     let more = entries.len() > PAGE;
     let last = entries.get(PAGE - 1).filter(|_| more).map(|entry| entry.id);
-    let rows = entries.into_iter().take(PAGE).map(|entry| RowView::new(entry, now)).collect();
-    let filter = if event.is_empty() { String::new() } else { format!("&event={}", query_value(&event)) };
-    AuditPage { shell, event, events: &EVENTS, rows, older: last.map(|id| format!("/audit?before={id}{filter}")) }
+    let rows = entries
+        .into_iter()
+        .take(PAGE)
+        .map(|entry| RowView::new(entry, now))
+        .collect();
+    let filter = if event.is_empty() {
+        String::new()
+    } else {
+        format!("&event={}", query_value(&event))
+    };
+    AuditPage {
+        shell,
+        event,
+        events: &EVENTS,
+        rows,
+        older: last.map(|id| format!("/audit?before={id}{filter}")),
+    }
 }
 
 #[cfg(test)]
 impl AuditPage {
     pub(super) fn samples() -> Vec<Self> {
         let hostile = || super::tests::HOSTILE.to_owned();
-        let row = RowView { at: super::tests::when(), event: hostile(), actor: hostile(), subject: hostile(), facts: vec![(hostile(), hostile())] };
-        let page = |rows, older| Self { shell: super::tests::shell(Here::Audit), event: hostile(), events: &EVENTS, rows, older };
-        vec![page(vec![row], Some("/audit?before=1".to_owned())), page(vec![], None)]
+        let row = RowView {
+            at: super::tests::when(),
+            event: hostile(),
+            actor: hostile(),
+            subject: hostile(),
+            facts: vec![(hostile(), hostile())],
+        };
+        let page = |rows, older| Self {
+            shell: super::tests::shell(Here::Audit),
+            event: hostile(),
+            events: &EVENTS,
+            rows,
+            older,
+        };
+        vec![
+            page(vec![row], Some("/audit?before=1".to_owned())),
+            page(vec![], None),
+        ]
     }
 }
 
@@ -162,21 +216,44 @@ mod tests {
         let shell = || super::super::tests::shell(Here::Audit);
         let many = (1..=51).rev().map(entry).collect();
         let page = compose(shell(), "a&b".to_owned(), many, Time::from_micros(0));
-        assert_eq!((page.rows.len(), page.older.as_deref()), (50, Some("/audit?before=2&event=a%26b")));
+        assert_eq!(
+            (page.rows.len(), page.older.as_deref()),
+            (50, Some("/audit?before=2&event=a%26b"))
+        );
         let all = (1..=50).rev().map(entry).collect();
-        assert!(compose(shell(), String::new(), all, Time::from_micros(0)).older.is_none());
+        assert!(
+            compose(shell(), String::new(), all, Time::from_micros(0))
+                .older
+                .is_none()
+        );
     }
 
     #[test]
     fn an_address_that_can_name_no_row_is_not_asked_of_the_database() {
-        let which = |event: &str, before: Option<&str>| Which { event: event.to_owned(), before: before.map(str::to_owned) }.filter().is_some();
+        let which = |event: &str, before: Option<&str>| {
+            Which {
+                event: event.to_owned(),
+                before: before.map(str::to_owned),
+            }
+            .filter()
+            .is_some()
+        };
         assert!(which("", None) && which(" plugin.delivered ", Some("7")));
-        assert!(!which("a\0b", None) && !which(&"a".repeat(101), None) && !which("", Some("x")) && !which("", Some("-1")));
+        assert!(
+            !which("a\0b", None)
+                && !which(&"a".repeat(101), None)
+                && !which("", Some("x"))
+                && !which("", Some("-1"))
+        );
     }
 
     #[test]
     fn facts_are_told_one_by_one() {
         let row = RowView::new(entry(1), Time::from_micros(0));
-        assert!(row.facts.contains(&("outcome".to_owned(), "delivered".to_owned())) && row.facts.contains(&("attempt".to_owned(), "2".to_owned())));
+        assert!(
+            row.facts
+                .contains(&("outcome".to_owned(), "delivered".to_owned()))
+                && row.facts.contains(&("attempt".to_owned(), "2".to_owned()))
+        );
     }
 }

@@ -23,7 +23,9 @@ impl FromRequestParts<Web> for Person {
         if let Some(refusal) = inadmissible(parts, web) {
             return Err(refusal);
         }
-        let Some(text) = cookie(&parts.headers, web.origin.secure()) else { return Err(refuse::sign_in_first(&path(parts))) };
+        let Some(text) = cookie(&parts.headers, web.origin.secure()) else {
+            return Err(refuse::sign_in_first(&path(parts)));
+        };
         match accounts::browser(&web.app, &text).await {
             Ok(Some(caller)) => Ok(Self(caller)),
             Ok(None) => Err(refuse::sign_in_first(&path(parts))),
@@ -54,7 +56,10 @@ fn inadmissible(parts: &Parts, web: &Web) -> Option<Response> {
 /// Where to come back to after signing in: only for a page that was read, never for a form.
 fn path(parts: &Parts) -> String {
     match parts.method {
-        http::Method::GET => parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
+        http::Method::GET => parts
+            .uri
+            .path_and_query()
+            .map_or_else(|| "/".to_owned(), ToString::to_string),
         _ => "/".to_owned(),
     }
 }

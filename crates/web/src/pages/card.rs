@@ -60,7 +60,11 @@ impl CardView {
                 id: message.id.get(),
                 sender: Sender::new(message.sender.as_deref(), message.sender_verified),
                 verified: message.sender_verified,
-                subject: message.subject.as_deref().filter(|subject| !subject.is_empty()).map(one_line),
+                subject: message
+                    .subject
+                    .as_deref()
+                    .filter(|subject| !subject.is_empty())
+                    .map(one_line),
                 text: lines(&message.body),
                 received: When::maybe(message.received_at, now),
                 stored: When::new(message.stored_at, now),
@@ -112,8 +116,12 @@ const fn outcome(state: DraftState, approved: bool) -> &'static str {
             "The connector collected it and never reported a result. It may have been sent; it is never offered again."
         }
         (DraftState::Rejected, false) => "You rejected it. Nothing was sent.",
-        (DraftState::Rejected, true) => "You withdrew the approval before a connector collected it. Nothing was sent.",
-        (DraftState::Superseded, _) => "Another reply to the same message took its place. This one was not sent.",
+        (DraftState::Rejected, true) => {
+            "You withdrew the approval before a connector collected it. Nothing was sent."
+        }
+        (DraftState::Superseded, _) => {
+            "Another reply to the same message took its place. This one was not sent."
+        }
         (DraftState::Expired, _) => "It was not sent within 7 days of being written, so it no longer can be.",
     }
 }
@@ -139,7 +147,10 @@ pub(super) mod samples {
     pub(crate) fn card(state: DraftState, body: &str) -> Card {
         let (now, hour) = (now(), Duration::from_secs(3_600));
         let approved = !matches!(state, DraftState::Pending | DraftState::Rejected);
-        let collected = matches!(state, DraftState::Sent | DraftState::Failed | DraftState::Unconfirmed);
+        let collected = matches!(
+            state,
+            DraftState::Sent | DraftState::Failed | DraftState::Unconfirmed
+        );
         let hostile = || Some(HOSTILE.to_owned());
         Card {
             id: DraftId::new(7),
@@ -184,7 +195,10 @@ mod tests {
             sentences.insert(view.outcome);
         }
         assert_eq!(sentences.len(), DraftState::ALL.len());
-        assert_ne!(outcome(DraftState::Rejected, true), outcome(DraftState::Rejected, false));
+        assert_ne!(
+            outcome(DraftState::Rejected, true),
+            outcome(DraftState::Rejected, false)
+        );
     }
 
     #[test]

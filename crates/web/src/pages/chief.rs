@@ -102,15 +102,31 @@ pub(super) struct From {
 pub(super) async fn show(State(web): State<Web>, Person(caller): Person) -> Result<Response, Response> {
     let shell = Shell::of(&web, &caller, Here::Chief, "Chief").await?;
     let now = web.app.clock.now();
-    let facts = async || -> Result<_, Fault> { Ok((chief::show(&web.app, caller.owner).await?, chief::conversations(&web.app, caller.owner).await?)) };
+    let facts = async || -> Result<_, Fault> {
+        Ok((
+            chief::show(&web.app, caller.owner).await?,
+            chief::conversations(&web.app, caller.owner).await?,
+        ))
+    };
     let (chief, conversations) = facts().await.map_err(|fault| refuse::fault(&fault))?;
     let chief = chief.map(|chief| ChiefView {
         runtime: chief.kind.to_string(),
         command: one_line(&chief.command),
         since: When::new(chief.created_at, now),
     });
-    let conversations = conversations.iter().map(|conversation| ConversationView::new(conversation, now)).collect();
-    Ok(view::page(StatusCode::OK, &ChiefPage { shell, chief, conversations, owner: caller.name }))
+    let conversations = conversations
+        .iter()
+        .map(|conversation| ConversationView::new(conversation, now))
+        .collect();
+    Ok(view::page(
+        StatusCode::OK,
+        &ChiefPage {
+            shell,
+            chief,
+            conversations,
+            owner: caller.name,
+        },
+    ))
 }
 
 pub(super) async fn conversation(
@@ -126,23 +142,51 @@ pub(super) async fn conversation(
         Some(Err(_)) => return Err(refuse::not_found(&headers)),
     };
     let now = web.app.clock.now();
-    let all = chief::conversations(&web.app, caller.owner).await.map_err(|fault| refuse::fault(&fault))?;
-    let Some(found) = all.iter().find(|conversation| conversation.plugin == plugin) else { return Err(refuse::not_found(&headers)) };
+    let all = chief::conversations(&web.app, caller.owner)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
+    let Some(found) = all.iter().find(|conversation| conversation.plugin == plugin) else {
+        return Err(refuse::not_found(&headers));
+    };
     let conversation = ConversationView::new(found, now);
     // One more than is shown tells whether there are older ones.
     let asked = i64::try_from(TURNS).unwrap_or(i64::MAX - 1) + 1;
-    let turns = chief::turns(&web.app, caller.owner, plugin, before, asked).await.map_err(|fault| refuse::fault(&fault))?;
+    let turns = chief::turns(&web.app, caller.owner, plugin, before, asked)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
     let more = turns.len() > TURNS;
-    let turns: Vec<TurnView> = turns.into_iter().take(TURNS).map(|turn| TurnView::new(turn, now)).collect();
-    let older = if more { turns.last().map(|turn| turn.id) } else { None };
+    let turns: Vec<TurnView> = turns
+        .into_iter()
+        .take(TURNS)
+        .map(|turn| TurnView::new(turn, now))
+        .collect();
+    let older = if more {
+        turns.last().map(|turn| turn.id)
+    } else {
+        None
+    };
     let shell = Shell::of(&web, &caller, Here::Chief, conversation.title.clone()).await?;
-    Ok(view::page(StatusCode::OK, &ConversationPage { shell, conversation, turns, older }))
+    Ok(view::page(
+        StatusCode::OK,
+        &ConversationPage {
+            shell,
+            conversation,
+            turns,
+            older,
+        },
+    ))
 }
 
 #[cfg(test)]
 impl ConversationView {
     fn sample(revoked: bool) -> Self {
-        Self { plugin: if revoked { 3 } else { 2 }, title: super::tests::HOSTILE.to_owned(), revoked, turns: "3 turns".to_owned(), last: Some(super::tests::when()) }
+        Self {
+            plugin: if revoked { 3 } else { 2 },
+            title: super::tests::HOSTILE.to_owned(),
+            revoked,
+            turns: "3 turns".to_owned(),
+            last: Some(super::tests::when()),
+        }
     }
 }
 
@@ -150,9 +194,24 @@ impl ConversationView {
 impl ChiefPage {
     pub(super) fn samples() -> Vec<Self> {
         let hostile = || super::tests::HOSTILE.to_owned();
-        let chief = ChiefView { runtime: hostile(), command: hostile(), since: super::tests::when() };
-        let page = |chief, conversations| Self { shell: super::tests::shell(Here::Chief), chief, conversations, owner: hostile() };
-        vec![page(Some(chief), vec![ConversationView::sample(false), ConversationView::sample(true)]), page(None, vec![])]
+        let chief = ChiefView {
+            runtime: hostile(),
+            command: hostile(),
+            since: super::tests::when(),
+        };
+        let page = |chief, conversations| Self {
+            shell: super::tests::shell(Here::Chief),
+            chief,
+            conversations,
+            owner: hostile(),
+        };
+        vec![
+            page(
+                Some(chief),
+                vec![ConversationView::sample(false), ConversationView::sample(true)],
+            ),
+            page(None, vec![]),
+        ]
     }
 }
 
@@ -178,7 +237,10 @@ impl ConversationPage {
             turn(4, "running", None, None),
         ];
         let page = |turns, older| Self {
-            shell: Shell { title: hostile(), ..super::tests::shell(Here::Chief) },
+            shell: Shell {
+                title: hostile(),
+                ..super::tests::shell(Here::Chief)
+            },
             conversation: ConversationView::sample(true),
             turns,
             older,

@@ -46,16 +46,40 @@ pub(super) fn stale(web: &Web, caller: &BrowserCaller) -> bool {
     web.app.clock.now().since(caller.signed_in_at) > web.app.settings.stepup_window
 }
 
-pub(super) async fn show(State(web): State<Web>, Person(caller): Person, Asked(query): Asked<Next>) -> Result<Response, Response> {
+pub(super) async fn show(
+    State(web): State<Web>,
+    Person(caller): Person,
+    Asked(query): Asked<Next>,
+) -> Result<Response, Response> {
     form(&web, &caller, StatusCode::OK, query.next.as_deref(), None).await
 }
 
-async fn form(web: &Web, caller: &BrowserCaller, status: StatusCode, next: Option<&str>, error: Option<String>) -> Result<Response, Response> {
-    let shell = Shell::of(web, caller, Here::Elsewhere, "Confirm that it is you").await?.with_passkeys(web);
-    let keys = accounts::passkeys(&web.app, caller.owner).await.map_err(|fault| refuse::fault(&fault))?;
+async fn form(
+    web: &Web,
+    caller: &BrowserCaller,
+    status: StatusCode,
+    next: Option<&str>,
+    error: Option<String>,
+) -> Result<Response, Response> {
+    let shell = Shell::of(web, caller, Here::Elsewhere, "Confirm that it is you")
+        .await?
+        .with_passkeys(web);
+    let keys = accounts::passkeys(&web.app, caller.owner)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
     let window = span(web.app.settings.stepup_window);
     let (next, passkey, stale) = (own_path(next).to_owned(), !keys.is_empty(), stale(web, caller));
-    Ok(view::page(status, &ConfirmPage { shell, next, window, passkey, stale, error }))
+    Ok(view::page(
+        status,
+        &ConfirmPage {
+            shell,
+            next,
+            window,
+            passkey,
+            stale,
+            error,
+        },
+    ))
 }
 
 pub(super) async fn submit(
@@ -70,7 +94,14 @@ pub(super) async fn submit(
         Err(accounts::SignInError::Fault(fault)) => Err(refuse::fault(&fault)),
         Err(refused) => {
             let words = "This is not the password of your account. Nothing was confirmed.".to_owned();
-            form(&web, &caller, refuse::sign_in_status(&refused), sent.next.as_deref(), Some(words)).await
+            form(
+                &web,
+                &caller,
+                refuse::sign_in_status(&refused),
+                sent.next.as_deref(),
+                Some(words),
+            )
+            .await
         }
     }
 }
@@ -81,12 +112,20 @@ pub(super) async fn passkey_begin(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
 ) -> Result<Response, Response> {
     admit(&web, peer.ip()).map_err(too_many_json)?;
-    let begun = accounts::begin_confirm(&web.app, &caller).await.map_err(|error| refuse::passkey_json(&error))?;
+    let begun = accounts::begin_confirm(&web.app, &caller)
+        .await
+        .map_err(|error| refuse::passkey_json(&error))?;
     Ok(begun_json(&begun))
 }
 
-pub(super) async fn passkey_finish(State(web): State<Web>, Person(caller): Person, Sent(sent): Sent<Finish>) -> Result<Response, Response> {
-    accounts::finish_confirm(&web.app, &caller, &sent.ceremony, sent.answer).await.map_err(|error| refuse::passkey_json(&error))?;
+pub(super) async fn passkey_finish(
+    State(web): State<Web>,
+    Person(caller): Person,
+    Sent(sent): Sent<Finish>,
+) -> Result<Response, Response> {
+    accounts::finish_confirm(&web.app, &caller, &sent.ceremony, sent.answer)
+        .await
+        .map_err(|error| refuse::passkey_json(&error))?;
     Ok(go_on(sent.next.as_deref()))
 }
 
@@ -95,7 +134,10 @@ impl ConfirmPage {
     pub(super) fn samples() -> Vec<Self> {
         let hostile = super::tests::HOSTILE.to_owned();
         let page = |passkey, passkeys_at, error| Self {
-            shell: Shell { passkeys_at, ..super::tests::shell(Here::Elsewhere) },
+            shell: Shell {
+                passkeys_at,
+                ..super::tests::shell(Here::Elsewhere)
+            },
             // As hostile as a path of this site can be.
             next: own_path(Some("/\"'><script>alert(1)</script>")).to_owned(),
             window: "12 hours".to_owned(),
@@ -103,7 +145,14 @@ impl ConfirmPage {
             stale: passkey,
             error,
         };
-        vec![page(false, None, None), page(true, Some("http://localhost:7447".to_owned()), Some(hostile.clone()))]
+        vec![
+            page(false, None, None),
+            page(
+                true,
+                Some("http://localhost:7447".to_owned()),
+                Some(hostile.clone()),
+            ),
+        ]
     }
 }
 
@@ -118,6 +167,9 @@ mod tests {
     fn the_confirmation_leads_back_to_the_card() {
         let response = first("/attention?tab=drafts#draft-7");
         assert_eq!(response.status(), StatusCode::SEE_OTHER);
-        assert_eq!(response.headers().get(LOCATION).unwrap(), "/confirm?next=/attention%3Ftab%3Ddrafts%23draft-7");
+        assert_eq!(
+            response.headers().get(LOCATION).unwrap(),
+            "/confirm?next=/attention%3Ftab%3Ddrafts%23draft-7"
+        );
     }
 }

@@ -48,7 +48,14 @@ struct ArchiveView {
 
 impl ArchiveView {
     fn new(page: Page, now: Time) -> Self {
-        Self { older: page.older.map(DraftId::get), cards: page.cards.into_iter().map(|card| CardView::new(card, now)).collect() }
+        Self {
+            older: page.older.map(DraftId::get),
+            cards: page
+                .cards
+                .into_iter()
+                .map(|card| CardView::new(card, now))
+                .collect(),
+        }
     }
 }
 
@@ -59,7 +66,12 @@ pub(super) struct Which {
     before: Option<String>,
 }
 
-pub(super) async fn show(State(web): State<Web>, Person(caller): Person, headers: HeaderMap, Asked(which): Asked<Which>) -> Result<Response, Response> {
+pub(super) async fn show(
+    State(web): State<Web>,
+    Person(caller): Person,
+    headers: HeaderMap,
+    Asked(which): Asked<Which>,
+) -> Result<Response, Response> {
     match which.tab.as_deref() {
         None => Ok(see_other("/attention?tab=drafts")),
         Some("drafts") => match (which.archived.as_deref(), which.before.as_deref().map(str::parse)) {
@@ -74,11 +86,18 @@ pub(super) async fn show(State(web): State<Web>, Person(caller): Person, headers
 
 async fn open(web: &Web, caller: &BrowserCaller) -> Result<Response, Response> {
     let now = web.app.clock.now();
-    let cards = drafts::open(&web.app, caller.owner).await.map_err(|fault| refuse::fault(&fault))?;
-    let page = drafts::archived(&web.app, caller.owner, DraftId::new(i64::MAX), PAGE).await.map_err(|fault| refuse::fault(&fault))?;
+    let cards = drafts::open(&web.app, caller.owner)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
+    let page = drafts::archived(&web.app, caller.owner, DraftId::new(i64::MAX), PAGE)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
     // After the look at the drafts, which clears the notices of those that expired.
     let shell = Shell::of(web, caller, Here::Asks, "Reply drafts").await?;
-    let (pending, on_the_way): (Vec<_>, Vec<_>) = cards.into_iter().map(|card| CardView::new(card, now)).partition(CardView::pending);
+    let (pending, on_the_way): (Vec<_>, Vec<_>) = cards
+        .into_iter()
+        .map(|card| CardView::new(card, now))
+        .partition(CardView::pending);
     let window = web.app.settings.stepup_window;
     let page = DraftsPage {
         shell,
@@ -102,21 +121,50 @@ fn spoken(pending: usize) -> String {
 
 async fn archived(web: &Web, caller: &BrowserCaller, before: DraftId) -> Result<Response, Response> {
     let now = web.app.clock.now();
-    let page = drafts::archived(&web.app, caller.owner, before, PAGE).await.map_err(|fault| refuse::fault(&fault))?;
+    let page = drafts::archived(&web.app, caller.owner, before, PAGE)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
     let shell = Shell::of(web, caller, Here::Asks, "Archived reply drafts").await?;
-    Ok(view::page(StatusCode::OK, &ArchivePage { shell, archive: ArchiveView::new(page, now) }))
+    Ok(view::page(
+        StatusCode::OK,
+        &ArchivePage {
+            shell,
+            archive: ArchiveView::new(page, now),
+        },
+    ))
 }
 
-pub(super) async fn approve(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Response {
-    decided(draft, drafts::approve(&web.app, &Decider::Browser(caller), draft).await)
+pub(super) async fn approve(
+    State(web): State<Web>,
+    Person(caller): Person,
+    Id(draft): Id<DraftId>,
+) -> Response {
+    decided(
+        draft,
+        drafts::approve(&web.app, &Decider::Browser(caller), draft).await,
+    )
 }
 
-pub(super) async fn reject(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Response {
-    decided(draft, drafts::reject(&web.app, &Decider::Browser(caller), draft).await)
+pub(super) async fn reject(
+    State(web): State<Web>,
+    Person(caller): Person,
+    Id(draft): Id<DraftId>,
+) -> Response {
+    decided(
+        draft,
+        drafts::reject(&web.app, &Decider::Browser(caller), draft).await,
+    )
 }
 
-pub(super) async fn withdraw(State(web): State<Web>, Person(caller): Person, Id(draft): Id<DraftId>) -> Response {
-    decided(draft, drafts::withdraw(&web.app, &Decider::Browser(caller), draft).await)
+pub(super) async fn withdraw(
+    State(web): State<Web>,
+    Person(caller): Person,
+    Id(draft): Id<DraftId>,
+) -> Response {
+    decided(
+        draft,
+        drafts::withdraw(&web.app, &Decider::Browser(caller), draft).await,
+    )
 }
 
 /// Back to the card; by way of a confirmation when the sign-in was too old, with nothing approved.
@@ -138,15 +186,20 @@ mod samples {
     use super::*;
 
     pub(super) fn page(cards: Vec<Card>) -> DraftsPage {
-        let (open, ended): (Vec<_>, Vec<_>) =
-            cards.into_iter().map(|card| CardView::new(card, now())).partition(|card| matches!(card.state, DraftState::Pending | DraftState::Approved));
+        let (open, ended): (Vec<_>, Vec<_>) = cards
+            .into_iter()
+            .map(|card| CardView::new(card, now()))
+            .partition(|card| matches!(card.state, DraftState::Pending | DraftState::Approved));
         let (pending, on_the_way): (Vec<_>, Vec<_>) = open.into_iter().partition(CardView::pending);
         DraftsPage {
             shell: Shell::bare("Reply drafts"),
             spoken: spoken(pending.len()),
             pending,
             on_the_way,
-            archive: ArchiveView { cards: ended, older: Some(7) },
+            archive: ArchiveView {
+                cards: ended,
+                older: Some(7),
+            },
             asks_first: true,
             window: "12 hours".to_owned(),
         }
@@ -161,16 +214,30 @@ mod samples {
             let mut revoked = card(DraftState::Approved, HOSTILE);
             (revoked.plugin_revoked, revoked.id) = (true, DraftId::new(9));
             let mut twice = card(DraftState::Pending, HOSTILE);
-            (twice.unconfirmed_replies, twice.message.sender_verified, twice.plugin_revoked) = (1, true, true);
+            (
+                twice.unconfirmed_replies,
+                twice.message.sender_verified,
+                twice.plugin_revoked,
+            ) = (1, true, true);
             let all = [page(cards), page(vec![revoked, twice]), page(vec![])];
-            all.into_iter().map(|page| Self { shell: shell(Here::Asks), ..page }).collect()
+            all.into_iter()
+                .map(|page| Self {
+                    shell: shell(Here::Asks),
+                    ..page
+                })
+                .collect()
         }
     }
 
     impl ArchivePage {
         pub(in crate::pages) fn samples() -> Vec<Self> {
             let all = || DraftsPage::samples().into_iter().map(|page| page.archive);
-            all().map(|archive| Self { shell: shell(Here::Asks), archive }).collect()
+            all()
+                .map(|archive| Self {
+                    shell: shell(Here::Asks),
+                    archive,
+                })
+                .collect()
         }
     }
 }
@@ -193,16 +260,25 @@ mod tests {
 
     /// As askama escapes it.
     fn escaped(text: &str) -> String {
-        text.replace('&', "&#38;").replace('<', "&#60;").replace('>', "&#62;").replace('"', "&#34;").replace('\'', "&#39;")
+        text.replace('&', "&#38;")
+            .replace('<', "&#60;")
+            .replace('>', "&#62;")
+            .replace('"', "&#34;")
+            .replace('\'', "&#39;")
     }
 
     // spec: DRF-037 UIP-017
     #[test]
     fn the_message_stands_escaped_in_its_own_box_labelled_untrusted() {
         let html = html(card(DraftState::Pending, "x"));
-        assert!(html.contains("Untrusted") && html.contains(UNVERIFIED) && html.contains("unverified sender"));
+        assert!(
+            html.contains("Untrusted") && html.contains(UNVERIFIED) && html.contains("unverified sender")
+        );
         assert!(html.contains("&#60;script&#62;") && !html.contains("<script>"));
-        assert!(html.contains("\\u{202e}") && !html.contains('\u{202e}'), "what turns text around is spelled out");
+        assert!(
+            html.contains("\\u{202e}") && !html.contains('\u{202e}'),
+            "what turns text around is spelled out"
+        );
         assert!(html.contains("\nsecond line"), "lines stay lines");
     }
 
@@ -221,18 +297,26 @@ mod tests {
     fn only_what_can_be_done_is_offered() {
         let offers = |card: Card| {
             let html = html(card);
-            ["approve", "reject", "withdraw"].map(|act| html.contains(&format!("/attention/drafts/7/{act}\"")))
+            ["approve", "reject", "withdraw"]
+                .map(|act| html.contains(&format!("/attention/drafts/7/{act}\"")))
         };
         assert_eq!(offers(card(DraftState::Pending, "x")), [true, true, false]);
         assert_eq!(offers(card(DraftState::Approved, "x")), [false, false, true]);
         let collected = |state| {
             let mut card = card(state, "x");
-            (card.claimed_at, card.lease_until) = (Some(now()), Some(now().plus(std::time::Duration::from_secs(120))));
+            (card.claimed_at, card.lease_until) =
+                (Some(now()), Some(now().plus(std::time::Duration::from_secs(120))));
             card
         };
         assert_eq!(offers(collected(DraftState::Approved)), [false, false, false]);
-        assert!(html(collected(DraftState::Approved)).contains("in 2 minutes"), "until when it is the connector's");
-        for state in DraftState::ALL.into_iter().filter(|state| !matches!(state, DraftState::Pending | DraftState::Approved)) {
+        assert!(
+            html(collected(DraftState::Approved)).contains("in 2 minutes"),
+            "until when it is the connector's"
+        );
+        for state in DraftState::ALL
+            .into_iter()
+            .filter(|state| !matches!(state, DraftState::Pending | DraftState::Approved))
+        {
             assert_eq!(offers(card(state, "x")), [false, false, false], "{state:?}");
         }
     }
@@ -256,9 +340,17 @@ mod tests {
     // spec: DRF-081
     #[test]
     fn the_archive_tells_the_state_the_times_and_the_connectors_words() {
-        for state in DraftState::ALL.into_iter().filter(|state| !matches!(state, DraftState::Pending | DraftState::Approved)) {
+        for state in DraftState::ALL
+            .into_iter()
+            .filter(|state| !matches!(state, DraftState::Pending | DraftState::Approved))
+        {
             let html = html(card(state, "x"));
-            assert!(html.contains("Archived") && html.contains(state.as_str()) && html.contains("The connector’s own words"), "{state:?}");
+            assert!(
+                html.contains("Archived")
+                    && html.contains(state.as_str())
+                    && html.contains("The connector’s own words"),
+                "{state:?}"
+            );
             assert!(html.contains(&escaped(&view::one_line(HOSTILE))));
         }
     }
@@ -266,9 +358,23 @@ mod tests {
     // spec: DRF-044 DRF-045
     #[test]
     fn an_old_sign_in_is_led_to_the_confirmation_and_back_to_the_card() {
-        let to = |result| decided(DraftId::new(7), result).headers().get(LOCATION).unwrap().to_str().unwrap().to_owned();
+        let to = |result| {
+            decided(DraftId::new(7), result)
+                .headers()
+                .get(LOCATION)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
         assert_eq!(to(Ok(())), "/attention?tab=drafts#draft-7");
-        assert_eq!(to(Err(DecideRefusal::ConfirmFirst)), "/confirm?next=/attention%3Ftab%3Ddrafts%23draft-7");
-        assert_eq!(decided(DraftId::new(7), Err(DecideRefusal::Collected)).status(), StatusCode::CONFLICT);
+        assert_eq!(
+            to(Err(DecideRefusal::ConfirmFirst)),
+            "/confirm?next=/attention%3Ftab%3Ddrafts%23draft-7"
+        );
+        assert_eq!(
+            decided(DraftId::new(7), Err(DecideRefusal::Collected)).status(),
+            StatusCode::CONFLICT
+        );
     }
 }

@@ -25,13 +25,20 @@ pub(super) async fn show(State(web): State<Web>, Person(caller): Person, headers
     // Armed before the first answer, so that a change while the browser connects is not missed.
     let woken = waiter.woken();
     let stream = hints(web, cookie, Box::pin(woken), move || Box::pin(waiter.woken()));
-    Sse::new(stream).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
+    Sse::new(stream)
+        .keep_alive(KeepAlive::new().interval(ALIVE))
+        .into_response()
 }
 
 type Woken = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One `changed` a wake-up; `signed-out`, and the end, when the session no longer lives; the end when muster stops.
-fn hints(web: Web, cookie: String, woken: Woken, again: impl Fn() -> Woken + Send) -> impl Stream<Item = Result<Event, Infallible>> {
+fn hints(
+    web: Web,
+    cookie: String,
+    woken: Woken,
+    again: impl Fn() -> Woken + Send,
+) -> impl Stream<Item = Result<Event, Infallible>> {
     let stop = web.app.tasks.stopping();
     futures::stream::unfold(Some((web, cookie, woken, again, stop)), async |state| {
         let (web, cookie, woken, again, stop) = state?;

@@ -51,7 +51,10 @@ impl<T: DeserializeOwned> FromRequest<Web> for Sent<T> {
     async fn from_request(request: Request, web: &Web) -> Result<Self, Response> {
         match Json::<T>::from_request(request, web).await {
             Ok(Json(sent)) => Ok(Self(sent)),
-            Err(rejection) => Err(refuse::json(rejection.status(), "the passkey request could not be read, so nothing was done")),
+            Err(rejection) => Err(refuse::json(
+                rejection.status(),
+                "the passkey request could not be read, so nothing was done",
+            )),
         }
     }
 }
@@ -64,6 +67,8 @@ impl<T: FromStr> FromRequestParts<Web> for Id<T> {
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Response> {
         let text = Path::<String>::from_request_parts(parts, web).await.ok();
-        text.and_then(|Path(text)| text.parse().ok()).map(Self).ok_or_else(|| refuse::not_found(&parts.headers))
+        text.and_then(|Path(text)| text.parse().ok())
+            .map(Self)
+            .ok_or_else(|| refuse::not_found(&parts.headers))
     }
 }

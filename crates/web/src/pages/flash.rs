@@ -48,17 +48,29 @@ impl Flash {
     fn put_at(&self, session: BrowserSessionId, place: Place, shown: Shown, now: Instant) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, kept| kept.until > now);
-        all.insert((session, place), Kept { until: now + KEPT, shown });
+        all.insert(
+            (session, place),
+            Kept {
+                until: now + KEPT,
+                shown,
+            },
+        );
     }
 
     /// Takes what is kept; the second caller gets nothing. Only a page that a person opens takes it (see [`Opened`]).
     pub(super) fn take(&self, session: BrowserSessionId, place: Place, opened: &Opened) -> Option<Shown> {
-        if opened.0 { self.take_at(session, place, Instant::now()) } else { None }
+        if opened.0 {
+            self.take_at(session, place, Instant::now())
+        } else {
+            None
+        }
     }
 
     fn take_at(&self, session: BrowserSessionId, place: Place, now: Instant) -> Option<Shown> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&(session, place)).filter(|kept| kept.until > now).map(|kept| kept.shown)
+        all.remove(&(session, place))
+            .filter(|kept| kept.until > now)
+            .map(|kept| kept.shown)
     }
 }
 
@@ -69,7 +81,9 @@ pub(super) struct Opened(bool);
 
 impl Opened {
     fn of(headers: &HeaderMap) -> Self {
-        let whole = headers.get("sec-fetch-dest").is_none_or(|dest| dest == "document");
+        let whole = headers
+            .get("sec-fetch-dest")
+            .is_none_or(|dest| dest == "document");
         Self(whole && !headers.contains_key("sec-purpose"))
     }
 }
@@ -92,7 +106,10 @@ mod tests {
     const HIS: BrowserSessionId = BrowserSessionId::new(2);
 
     fn token() -> Shown {
-        Shown::Token { what: "inbox".to_owned(), token: Secret::new("mpl_x") }
+        Shown::Token {
+            what: "inbox".to_owned(),
+            token: Secret::new("mpl_x"),
+        }
     }
 
     // spec: TOK-005 UIP-011
@@ -102,8 +119,13 @@ mod tests {
         flash.put(HERS, Place::Connectors, token());
         assert!(flash.take(HIS, Place::Connectors, &Opened(true)).is_none());
         assert!(flash.take(HERS, Place::Settings, &Opened(true)).is_none());
-        assert!(flash.take(HERS, Place::Connectors, &Opened(false)).is_none(), "a refresh by the script takes nothing");
-        assert!(matches!(flash.take(HERS, Place::Connectors, &Opened(true)), Some(Shown::Token { token, .. }) if token.expose() == "mpl_x"));
+        assert!(
+            flash.take(HERS, Place::Connectors, &Opened(false)).is_none(),
+            "a refresh by the script takes nothing"
+        );
+        assert!(
+            matches!(flash.take(HERS, Place::Connectors, &Opened(true)), Some(Shown::Token { token, .. }) if token.expose() == "mpl_x")
+        );
         assert!(flash.take(HERS, Place::Connectors, &Opened(true)).is_none());
     }
 
@@ -115,7 +137,11 @@ mod tests {
         assert!(flash.take_at(HERS, Place::Connectors, start + KEPT).is_none());
         flash.put_at(HERS, Place::Connectors, token(), start);
         flash.put_at(HIS, Place::Settings, Shown::Note("done"), start + KEPT);
-        assert_eq!(flash.0.lock().unwrap().len(), 1, "an old one goes when a new one comes");
+        assert_eq!(
+            flash.0.lock().unwrap().len(),
+            1,
+            "an old one goes when a new one comes"
+        );
     }
 
     #[test]
@@ -128,6 +154,9 @@ mod tests {
             Opened::of(&headers).0
         };
         assert!(with(&[]) && with(&[("sec-fetch-dest", "document")]));
-        assert!(!with(&[("sec-fetch-dest", "empty")]) && !with(&[("sec-fetch-dest", "document"), ("sec-purpose", "prefetch")]));
+        assert!(
+            !with(&[("sec-fetch-dest", "empty")])
+                && !with(&[("sec-fetch-dest", "document"), ("sec-purpose", "prefetch")])
+        );
     }
 }

@@ -31,7 +31,11 @@ use crate::router::{Door, Table};
 
 /// All pages.
 pub(crate) fn tables() -> Vec<Table> {
-    vec![person(), visitor(), Table::of(Door::Anyone).get("/static/{file}", statics::serve)]
+    vec![
+        person(),
+        visitor(),
+        Table::of(Door::Anyone).get("/static/{file}", statics::serve),
+    ]
 }
 
 /// The pages of who is signed in.

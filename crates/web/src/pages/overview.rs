@@ -91,10 +91,20 @@ pub(super) async fn show(State(web): State<Web>, Person(caller): Person) -> Resu
     Ok(view::page(StatusCode::OK, &compose(&web, &caller, shell, facts)))
 }
 
-pub(super) async fn open_notices(State(web): State<Web>, Person(caller): Person) -> Result<Response, Response> {
+pub(super) async fn open_notices(
+    State(web): State<Web>,
+    Person(caller): Person,
+) -> Result<Response, Response> {
     let now = web.app.clock.now();
-    let open = notices::open(&web.app.db, caller.owner).await.map_err(|fault| refuse::fault(&fault))?;
-    Ok(view::page(StatusCode::OK, &NoticesFragment { notices: shown(open, now) }))
+    let open = notices::open(&web.app.db, caller.owner)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
+    Ok(view::page(
+        StatusCode::OK,
+        &NoticesFragment {
+            notices: shown(open, now),
+        },
+    ))
 }
 
 async fn look(web: &Web, caller: &BrowserCaller) -> Result<Facts, Fault> {
@@ -105,7 +115,11 @@ async fn look(web: &Web, caller: &BrowserCaller) -> Result<Facts, Fault> {
         unconfirmed: messages::unconfirmed(app, owner).await?.len(),
         plugins: plugins::list(app, owner).await?,
         chief: chief::show(app, owner).await?,
-        last_turn: chief::conversations(app, owner).await?.iter().filter_map(|conversation| conversation.last_at).max(),
+        last_turn: chief::conversations(app, owner)
+            .await?
+            .iter()
+            .filter_map(|conversation| conversation.last_at)
+            .max(),
         passkeys: accounts::passkeys(app, owner).await?.len(),
     })
 }
@@ -123,9 +137,18 @@ fn shown(open: Vec<notices::Notice>, now: Time) -> Vec<NoticeView> {
 
 fn compose(web: &Web, caller: &BrowserCaller, shell: Shell, facts: Facts) -> OverviewPage {
     let now = web.app.clock.now();
-    let waiting = waiting(&facts);
-    let spoken = if facts.notices.is_empty() { "Nothing waits for you.".to_owned() } else { format!("{} for you.", counted_len(facts.notices.len(), "thing waiting")) };
-    let steps = steps(web.app.settings.plugins, web.app.passkeys.is_some(), &caller.name, &facts);
+    let waiting = waiting(web.app.settings.plugins, &facts);
+    let spoken = if facts.notices.is_empty() {
+        "Nothing waits for you.".to_owned()
+    } else {
+        format!("{} for you.", counted_len(facts.notices.len(), "thing waiting"))
+    };
+    let steps = steps(
+        web.app.settings.plugins,
+        web.app.passkeys.is_some(),
+        &caller.name,
+        &facts,
+    );
     let chief = facts.chief.map(|chief| ChiefView {
         runtime: chief.kind.to_string(),
         command: view::one_line(&chief.command),
@@ -133,29 +156,61 @@ fn compose(web: &Web, caller: &BrowserCaller, shell: Shell, facts: Facts) -> Ove
         last: When::maybe(facts.last_turn, now),
     });
     let newcomer = steps.iter().any(|step| !step.done && !step.optional);
-    OverviewPage { shell, notices: shown(facts.notices, now), waiting, chief, steps, newcomer, spoken }
+    OverviewPage {
+        shell,
+        notices: shown(facts.notices, now),
+        waiting,
+        chief,
+        steps,
+        newcomer,
+        spoken,
+    }
 }
 
-/// What waits, where it is dealt with; what does not wait is left out.
-fn waiting(facts: &Facts) -> Vec<Waiting> {
-    let pending = facts.drafts.iter().filter(|card| card.state == DraftState::Pending).count();
+/// What waits, where it is dealt with; what does not wait is left out, and so is what no page deals with while plugins are off.
+fn waiting(plugins_on: bool, facts: &Facts) -> Vec<Waiting> {
+    let pending = facts
+        .drafts
+        .iter()
+        .filter(|card| card.state == DraftState::Pending)
+        .count();
     let on_its_way = facts.drafts.len() - pending;
     let queued = facts.plugins.iter().map(|plugin| plugin.waiting).sum::<i64>();
     let drafts = "/attention?tab=drafts";
     let mut lines = Vec::new();
     if pending > 0 {
-        let words = if pending == 1 { "awaits your approval" } else { "await your approval" };
-        lines.push(Waiting { count: counted_len(pending, "reply draft"), words, link: drafts });
+        let words = if pending == 1 {
+            "awaits your approval"
+        } else {
+            "await your approval"
+        };
+        lines.push(Waiting {
+            count: counted_len(pending, "reply draft"),
+            words,
+            link: drafts,
+        });
     }
     if on_its_way > 0 {
-        lines.push(Waiting { count: counted_len(on_its_way, "approved reply").replace("replys", "replies"), words: "on the way to a connector", link: drafts });
+        lines.push(Waiting {
+            count: counted_len(on_its_way, "approved reply").replace("replys", "replies"),
+            words: "on the way to a connector",
+            link: drafts,
+        });
     }
-    if facts.unconfirmed > 0 {
-        lines.push(Waiting { count: counted_len(facts.unconfirmed, "message"), words: "not confirmed by your chief", link: "/plugins#unconfirmed" });
+    if plugins_on && facts.unconfirmed > 0 {
+        lines.push(Waiting {
+            count: counted_len(facts.unconfirmed, "message"),
+            words: "not confirmed by your chief",
+            link: "/plugins#unconfirmed",
+        });
     }
-    if queued > 0 {
+    if plugins_on && queued > 0 {
         let count = counted(queued.unsigned_abs(), "message");
-        lines.push(Waiting { count, words: "still to reach your chief", link: "/plugins" });
+        lines.push(Waiting {
+            count,
+            words: "still to reach your chief",
+            link: "/plugins",
+        });
     }
     lines
 }
@@ -177,7 +232,8 @@ fn steps(plugins_on: bool, passkeys_on: bool, name: &str, facts: &Facts) -> Vec<
         done: facts.plugins.iter().any(|plugin| plugin.revoked_at.is_none()),
         optional: false,
         title: "Make a connector",
-        words: "A connector brings messages in and sends the replies you approve. Its token is shown once.".to_owned(),
+        words: "A connector brings messages in and sends the replies you approve. Its token is shown once."
+            .to_owned(),
         command: None,
         link: plugins_on.then_some(("/plugins#new", "Make one")),
     });
@@ -205,7 +261,13 @@ fn steps(plugins_on: bool, passkeys_on: bool, name: &str, facts: &Facts) -> Vec<
 #[cfg(test)]
 fn sample_notice() -> NoticeView {
     let hostile = || super::tests::HOSTILE.to_owned();
-    NoticeView { id: 3, title: hostile(), body: hostile(), link: "/attention?tab=drafts#draft-3".to_owned(), at: super::tests::when() }
+    NoticeView {
+        id: 3,
+        title: hostile(),
+        body: hostile(),
+        link: "/attention?tab=drafts#draft-3".to_owned(),
+        at: super::tests::when(),
+    }
 }
 
 #[cfg(test)]
@@ -213,12 +275,25 @@ impl OverviewPage {
     pub(super) fn samples() -> Vec<Self> {
         let hostile = || super::tests::HOSTILE.to_owned();
         let (since, last) = (super::tests::when(), Some(super::tests::when()));
-        let facts = Facts { notices: vec![], drafts: vec![], unconfirmed: 2, plugins: vec![], chief: None, last_turn: None, passkeys: 0 };
+        let facts = Facts {
+            notices: vec![],
+            drafts: vec![],
+            unconfirmed: 2,
+            plugins: vec![],
+            chief: None,
+            last_turn: None,
+            passkeys: 0,
+        };
         let full = Self {
             shell: super::tests::shell(Here::Overview),
             notices: vec![sample_notice()],
-            waiting: waiting(&facts),
-            chief: Some(ChiefView { runtime: hostile(), command: hostile(), since, last }),
+            waiting: waiting(true, &facts),
+            chief: Some(ChiefView {
+                runtime: hostile(),
+                command: hostile(),
+                since,
+                last,
+            }),
             steps: steps(false, true, super::tests::HOSTILE, &facts),
             newcomer: true,
             spoken: hostile(),
@@ -239,7 +314,12 @@ impl OverviewPage {
 #[cfg(test)]
 impl NoticesFragment {
     pub(super) fn samples() -> Vec<Self> {
-        vec![Self { notices: vec![sample_notice()] }, Self { notices: vec![] }]
+        vec![
+            Self {
+                notices: vec![sample_notice()],
+            },
+            Self { notices: vec![] },
+        ]
     }
 }
 
@@ -249,10 +329,30 @@ mod tests {
 
     #[test]
     fn a_newcomer_is_led_from_nothing_to_the_first_reply() {
-        let nothing = Facts { notices: vec![], drafts: vec![], unconfirmed: 0, plugins: vec![], chief: None, last_turn: None, passkeys: 0 };
-        let titles = |steps: Vec<Step>| steps.into_iter().filter(|step| !step.done).map(|step| step.title).collect::<Vec<_>>();
-        assert_eq!(titles(steps(false, false, "ada", &nothing)), ["Turn connectors on", "Make a connector", "Set a chief"]);
-        assert_eq!(titles(steps(true, true, "ada", &nothing)), ["Make a connector", "Set a chief", "Add a passkey"]);
-        assert!(waiting(&nothing).is_empty());
+        let nothing = Facts {
+            notices: vec![],
+            drafts: vec![],
+            unconfirmed: 0,
+            plugins: vec![],
+            chief: None,
+            last_turn: None,
+            passkeys: 0,
+        };
+        let titles = |steps: Vec<Step>| {
+            steps
+                .into_iter()
+                .filter(|step| !step.done)
+                .map(|step| step.title)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            titles(steps(false, false, "ada", &nothing)),
+            ["Turn connectors on", "Make a connector", "Set a chief"]
+        );
+        assert_eq!(
+            titles(steps(true, true, "ada", &nothing)),
+            ["Make a connector", "Set a chief", "Add a passkey"]
+        );
+        assert!(waiting(true, &nothing).is_empty());
     }
 }

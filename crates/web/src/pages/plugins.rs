@@ -104,7 +104,11 @@ impl FromRequestParts<Web> for On {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Response> {
-        if web.app.settings.plugins { Ok(Self) } else { Err(refuse::not_found(&parts.headers)) }
+        if web.app.settings.plugins {
+            Ok(Self)
+        } else {
+            Err(refuse::not_found(&parts.headers))
+        }
     }
 }
 
@@ -120,7 +124,12 @@ pub(super) async fn show(
     Ok(view::page(StatusCode::OK, &page))
 }
 
-async fn compose(web: &Web, caller: &BrowserCaller, form: Form, errors: Errors) -> Result<PluginsPage, Response> {
+async fn compose(
+    web: &Web,
+    caller: &BrowserCaller,
+    form: Form,
+    errors: Errors,
+) -> Result<PluginsPage, Response> {
     let shell = Shell::of(web, caller, Here::Connectors, "Connectors").await?;
     let facts = async || -> Result<_, Fault> {
         Ok((
@@ -131,7 +140,10 @@ async fn compose(web: &Web, caller: &BrowserCaller, form: Form, errors: Errors) 
     };
     let (all, unconfirmed, chief) = facts().await.map_err(|fault| refuse::fault(&fault))?;
     let now = web.app.clock.now();
-    let (revoked, live): (Vec<_>, Vec<_>) = all.into_iter().map(|plugin| PluginView::new(plugin, now)).partition(|plugin| plugin.revoked.is_some());
+    let (revoked, live): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .map(|plugin| PluginView::new(plugin, now))
+        .partition(|plugin| plugin.revoked.is_some());
     let unconfirmed = unconfirmed
         .into_iter()
         .map(|message| UnconfirmedView {
@@ -146,7 +158,18 @@ async fn compose(web: &Web, caller: &BrowserCaller, form: Form, errors: Errors) 
         })
         .collect();
     let (address, name) = (web.origin.base().to_owned(), caller.name.clone());
-    Ok(PluginsPage { shell, shown: None, form, errors, live, revoked, unconfirmed, chief, address, name })
+    Ok(PluginsPage {
+        shell,
+        shown: None,
+        form,
+        errors,
+        live,
+        revoked,
+        unconfirmed,
+        chief,
+        address,
+        name,
+    })
 }
 
 pub(super) async fn create(
@@ -158,18 +181,36 @@ pub(super) async fn create(
 ) -> Result<Response, Response> {
     let new = match read(&form) {
         Ok(new) => new,
-        Err(errors) => return Ok(view::page(StatusCode::BAD_REQUEST, &compose(&web, &caller, form, errors).await?)),
+        Err(errors) => {
+            return Ok(view::page(
+                StatusCode::BAD_REQUEST,
+                &compose(&web, &caller, form, errors).await?,
+            ));
+        }
     };
     match plugins::create(&web.app, caller.owner, new).await {
         Ok(created) => {
             let what = format!("the connector {}", form.name.trim());
-            flash.put(caller.session, Place::Connectors, Shown::Token { what, token: created.token });
+            flash.put(
+                caller.session,
+                Place::Connectors,
+                Shown::Token {
+                    what,
+                    token: created.token,
+                },
+            );
             Ok(see_other("/plugins"))
         }
         Err(PluginError::Fault(fault)) => Err(refuse::fault(&fault)),
         Err(refused) => {
-            let errors = Errors { name: Some(sentence(&refused.to_string())), ..Errors::default() };
-            Ok(view::page(refuse::plugin_status(&refused), &compose(&web, &caller, form, errors).await?))
+            let errors = Errors {
+                name: Some(sentence(&refused.to_string())),
+                ..Errors::default()
+            };
+            Ok(view::page(
+                refuse::plugin_status(&refused),
+                &compose(&web, &caller, form, errors).await?,
+            ))
         }
     }
 }
@@ -182,10 +223,17 @@ fn read(form: &Form) -> Result<NewPlugin, Errors> {
     let errors = Errors {
         name: name.as_ref().err().map(|error| sentence(&error.to_string())),
         label: label.as_ref().err().map(|error| sentence(&error.to_string())),
-        data_scope: data_scope.as_ref().err().map(|error| sentence(&error.to_string())),
+        data_scope: data_scope
+            .as_ref()
+            .err()
+            .map(|error| sentence(&error.to_string())),
     };
     match (name, label, data_scope) {
-        (Ok(name), Ok(label), Ok(data_scope)) => Ok(NewPlugin { name, label, data_scope }),
+        (Ok(name), Ok(label), Ok(data_scope)) => Ok(NewPlugin {
+            name,
+            label,
+            data_scope,
+        }),
         _ => Err(errors),
     }
 }
@@ -197,8 +245,11 @@ pub(super) async fn revoke(
     Extension(flash): Extension<Flash>,
     Id(plugin): Id<PluginId>,
 ) -> Result<Response, Response> {
-    plugins::revoke(&web.app, caller.owner, plugin).await.map_err(|error| refuse::plugin(&error))?;
-    let note = "The connector is revoked: its token is refused from now on. Its messages and drafts stay readable.";
+    plugins::revoke(&web.app, caller.owner, plugin)
+        .await
+        .map_err(|error| refuse::plugin(&error))?;
+    let note =
+        "The connector is revoked: its token is refused from now on. Its messages and drafts stay readable.";
     flash.put(caller.session, Place::Connectors, Shown::Note(note));
     Ok(see_other("/plugins"))
 }
@@ -210,9 +261,15 @@ pub(super) async fn retry(
     Extension(flash): Extension<Flash>,
     Id(message): Id<MessageId>,
 ) -> Result<Response, Response> {
-    messages::retry(&web.app, caller.owner, message, "browser").await.map_err(|refusal| refuse::retry(&refusal))?;
+    messages::retry(&web.app, caller.owner, message, "browser")
+        .await
+        .map_err(|refusal| refuse::retry(&refusal))?;
     chief::start_delivery(&web.app, caller.owner, message);
-    flash.put(caller.session, Place::Connectors, Shown::Note("The message is queued again and on its way to your chief."));
+    flash.put(
+        caller.session,
+        Place::Connectors,
+        Shown::Note("The message is queued again and on its way to your chief."),
+    );
     Ok(see_other("/plugins#unconfirmed"))
 }
 
@@ -244,8 +301,16 @@ impl PluginsPage {
         let page = |shown, chief, unconfirmed| Self {
             shell: shell(Here::Connectors),
             shown,
-            form: Form { name: hostile(), label: hostile(), data_scope: hostile() },
-            errors: Errors { name: Some(hostile()), label: Some(hostile()), data_scope: Some(hostile()) },
+            form: Form {
+                name: hostile(),
+                label: hostile(),
+                data_scope: hostile(),
+            },
+            errors: Errors {
+                name: Some(hostile()),
+                label: Some(hostile()),
+                data_scope: Some(hostile()),
+            },
             live: vec![plugin(None)],
             revoked: vec![plugin(Some(when()))],
             unconfirmed,
@@ -253,11 +318,23 @@ impl PluginsPage {
             address: "http://localhost:7447".to_owned(),
             name: hostile(),
         };
-        let token = Shown::Token { what: hostile(), token: muster_core::Secret::new(HOSTILE) };
-        let empty = Self { errors: Errors::default(), live: vec![], revoked: vec![], ..page(None, false, vec![]) };
+        let token = Shown::Token {
+            what: hostile(),
+            token: muster_core::Secret::new(HOSTILE),
+        };
+        let empty = Self {
+            errors: Errors::default(),
+            live: vec![],
+            revoked: vec![],
+            ..page(None, false, vec![])
+        };
         vec![
             page(Some(token), true, vec![message(9, true, false)]),
-            page(Some(Shown::Note("done")), false, vec![message(9, false, false), message(10, false, true)]),
+            page(
+                Some(Shown::Note("done")),
+                false,
+                vec![message(9, false, false), message(10, false, true)],
+            ),
             empty,
         ]
     }
@@ -272,7 +349,11 @@ mod tests {
     // spec: TOK-016
     #[test]
     fn a_name_is_a_slug_and_every_wrong_field_is_named() {
-        let form = |name: &str, label: &str, data_scope: &str| Form { name: name.to_owned(), label: label.to_owned(), data_scope: data_scope.to_owned() };
+        let form = |name: &str, label: &str, data_scope: &str| Form {
+            name: name.to_owned(),
+            label: label.to_owned(),
+            data_scope: data_scope.to_owned(),
+        };
         assert!(read(&form(" agent-mail ", "Inbox", "mail")).is_ok());
         let errors = read(&form("Agent Mail!", "", "a\u{202e}b")).unwrap_err();
         assert!(errors.name.is_some() && errors.label.is_some() && errors.data_scope.is_some());
@@ -281,9 +362,13 @@ mod tests {
     // spec: RTY-004 UIP-015
     #[test]
     fn without_a_chief_retry_is_disabled_and_the_section_says_why() {
-        let [with, without, _] = PluginsPage::samples().try_into().unwrap_or_else(|_| panic!("three samples"));
+        let [with, without, _] = PluginsPage::samples()
+            .try_into()
+            .unwrap_or_else(|_| panic!("three samples"));
         let (with, without) = (with.render().unwrap(), without.render().unwrap());
-        assert!(with.contains("Not confirmed by your chief") && without.contains("Not confirmed by your chief"));
+        assert!(
+            with.contains("Not confirmed by your chief") && without.contains("Not confirmed by your chief")
+        );
         assert!(with.contains("/plugins/messages/9/retry") && !with.contains("disabled"));
         assert_eq!(without.matches("disabled").count(), 2);
         assert!(without.contains("You have no chief"));

@@ -21,11 +21,26 @@ pub(super) struct Back {
     pub(super) words: &'static str,
 }
 
-pub(super) const TO_OVERVIEW: Back = Back { path: "/", words: "To the overview" };
-pub(super) const TO_DRAFTS: Back = Back { path: "/attention?tab=drafts", words: "Back to the reply drafts" };
-pub(super) const TO_CONNECTORS: Back = Back { path: "/plugins", words: "Back to the connectors" };
-pub(super) const TO_SETTINGS: Back = Back { path: "/settings", words: "Back to the settings" };
-pub(super) const TO_SIGN_IN: Back = Back { path: "/sign-in", words: "Back to the sign-in" };
+pub(super) const TO_OVERVIEW: Back = Back {
+    path: "/",
+    words: "To the overview",
+};
+pub(super) const TO_DRAFTS: Back = Back {
+    path: "/attention?tab=drafts",
+    words: "Back to the reply drafts",
+};
+pub(super) const TO_CONNECTORS: Back = Back {
+    path: "/plugins",
+    words: "Back to the connectors",
+};
+pub(super) const TO_SETTINGS: Back = Back {
+    path: "/settings",
+    words: "Back to the settings",
+};
+pub(super) const TO_SIGN_IN: Back = Back {
+    path: "/sign-in",
+    words: "Back to the sign-in",
+};
 
 #[derive(Template)]
 #[template(path = "refusal.html")]
@@ -37,13 +52,23 @@ pub(super) struct Refusal {
 
 /// A refusal as a page.
 pub(super) fn page(status: StatusCode, heading: &str, words: &str, back: Back) -> Response {
-    view::page(status, &Refusal { shell: Shell::bare(heading), sentence: sentence(words), back })
+    view::page(
+        status,
+        &Refusal {
+            shell: Shell::bare(heading),
+            sentence: sentence(words),
+            back,
+        },
+    )
 }
 
 /// The app's words as a sentence of their own.
 pub(super) fn sentence(words: &str) -> String {
     let mut chars = words.chars();
-    let mut text: String = chars.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
+    let mut text: String = chars
+        .next()
+        .map(|first| first.to_uppercase().collect())
+        .unwrap_or_default();
     text.push_str(chars.as_str());
     if !text.ends_with(['.', '!', '?']) {
         text.push('.');
@@ -82,7 +107,12 @@ pub(super) fn foreign_origin() -> Response {
 /// Something broke: logged here, once.
 pub(super) fn fault(fault: &Fault) -> Response {
     tracing::error!(error = %fault.chain(), "a page could not be answered");
-    page(StatusCode::SERVICE_UNAVAILABLE, "Something broke", fault.sentence(), TO_OVERVIEW)
+    page(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Something broke",
+        fault.sentence(),
+        TO_OVERVIEW,
+    )
 }
 
 /// A body that is no form of ours.
@@ -96,19 +126,41 @@ pub(super) fn unreadable(status: StatusCode) -> Response {
 
 /// There is no such page, or nothing that this caller may know of.
 pub(super) fn not_found(headers: &HeaderMap) -> Response {
-    let html = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).is_some_and(|accept| accept.contains("text/html"));
-    if html { no_such_page() } else { (StatusCode::NOT_FOUND, "There is nothing at this address.\n").into_response() }
+    let html = headers
+        .get(ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("text/html"));
+    if html {
+        no_such_page()
+    } else {
+        (StatusCode::NOT_FOUND, "There is nothing at this address.\n").into_response()
+    }
 }
 
 fn no_such_page() -> Response {
-    page(StatusCode::NOT_FOUND, "Nothing here", "there is nothing at this address", TO_OVERVIEW)
+    page(
+        StatusCode::NOT_FOUND,
+        "Nothing here",
+        "there is nothing at this address",
+        TO_OVERVIEW,
+    )
 }
 
 /// Too many tries to sign in; `seconds` until the next is looked at.
 pub(super) fn too_many(seconds: u64) -> Response {
-    let words = format!("there were too many tries from your address. Nothing was checked; try again in {}", view::counted(seconds, "second"));
-    let mut response = page(StatusCode::TOO_MANY_REQUESTS, "Too many tries", &words, TO_SIGN_IN);
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    let words = format!(
+        "there were too many tries from your address. Nothing was checked; try again in {}",
+        view::counted(seconds, "second")
+    );
+    let mut response = page(
+        StatusCode::TOO_MANY_REQUESTS,
+        "Too many tries",
+        &words,
+        TO_SIGN_IN,
+    );
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
 
@@ -118,7 +170,10 @@ pub(super) fn decision(refusal: &DecideRefusal) -> Response {
         DecideRefusal::Fault(broken) => return fault(broken),
         DecideRefusal::NotFound => StatusCode::NOT_FOUND,
         DecideRefusal::ConfirmFirst => StatusCode::FORBIDDEN,
-        DecideRefusal::NotPending(_) | DecideRefusal::NotApproved(_) | DecideRefusal::Collected | DecideRefusal::InFlight => StatusCode::CONFLICT,
+        DecideRefusal::NotPending(_)
+        | DecideRefusal::NotApproved(_)
+        | DecideRefusal::Collected
+        | DecideRefusal::InFlight => StatusCode::CONFLICT,
     };
     page(status, "Not done", &refusal.to_string(), TO_DRAFTS)
 }
@@ -152,7 +207,12 @@ pub(super) fn plugin_status(error: &PluginError) -> StatusCode {
 pub(super) fn plugin(error: &PluginError) -> Response {
     match error {
         PluginError::Fault(broken) => fault(broken),
-        other => page(plugin_status(other), "Not done", &other.to_string(), TO_CONNECTORS),
+        other => page(
+            plugin_status(other),
+            "Not done",
+            &other.to_string(),
+            TO_CONNECTORS,
+        ),
     }
 }
 
@@ -220,7 +280,11 @@ pub(super) fn json(status: StatusCode, words: &str) -> Response {
 impl Refusal {
     pub(super) fn samples() -> Vec<Self> {
         let hostile = super::tests::HOSTILE;
-        vec![Self { shell: Shell::bare(hostile), sentence: sentence(hostile), back: TO_DRAFTS }]
+        vec![Self {
+            shell: Shell::bare(hostile),
+            sentence: sentence(hostile),
+            back: TO_DRAFTS,
+        }]
     }
 }
 
@@ -243,30 +307,73 @@ mod tests {
     fn who_is_not_signed_in_is_sent_to_sign_in_and_back_to_the_page_only() {
         let to = |path: &str| {
             let response = sign_in_first(path);
-            (response.status(), response.headers().get(LOCATION).unwrap().to_str().unwrap().to_owned())
+            (
+                response.status(),
+                response
+                    .headers()
+                    .get(LOCATION)
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned(),
+            )
         };
-        assert_eq!(to("/plugins"), (StatusCode::SEE_OTHER, "/sign-in?next=/plugins".to_owned()));
-        assert_eq!(to("/attention?tab=drafts").1, "/sign-in?next=/attention%3Ftab%3Ddrafts");
+        assert_eq!(
+            to("/plugins"),
+            (StatusCode::SEE_OTHER, "/sign-in?next=/plugins".to_owned())
+        );
+        assert_eq!(
+            to("/attention?tab=drafts").1,
+            "/sign-in?next=/attention%3Ftab%3Ddrafts"
+        );
         assert_eq!(to("//evil.example").1, "/sign-in");
     }
 
     #[test]
     fn a_refusal_about_a_state_is_a_conflict_and_a_missing_thing_is_not_found() {
-        assert_eq!(decision(&DecideRefusal::NotPending(DraftState::Expired)).status(), StatusCode::CONFLICT);
+        assert_eq!(
+            decision(&DecideRefusal::NotPending(DraftState::Expired)).status(),
+            StatusCode::CONFLICT
+        );
         assert_eq!(decision(&DecideRefusal::Collected).status(), StatusCode::CONFLICT);
         assert_eq!(decision(&DecideRefusal::NotFound).status(), StatusCode::NOT_FOUND);
         assert_eq!(retry(&RetryRefusal::Queued).status(), StatusCode::CONFLICT);
         assert_eq!(retry(&RetryRefusal::NotFound).status(), StatusCode::NOT_FOUND);
-        assert_eq!(fault(&Fault::other("x")).status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(
+            fault(&Fault::other("x")).status(),
+            StatusCode::SERVICE_UNAVAILABLE
+        );
         let limited = too_many(7);
-        assert_eq!((limited.status(), limited.headers().get(RETRY_AFTER).unwrap().to_str().unwrap()), (StatusCode::TOO_MANY_REQUESTS, "7"));
+        assert_eq!(
+            (
+                limited.status(),
+                limited.headers().get(RETRY_AFTER).unwrap().to_str().unwrap()
+            ),
+            (StatusCode::TOO_MANY_REQUESTS, "7")
+        );
     }
 
     #[test]
     fn only_a_browser_gets_a_page_for_what_is_not_there() {
         let mut headers = HeaderMap::new();
-        assert!(not_found(&headers).headers().get("content-type").unwrap().to_str().unwrap().starts_with("text/plain"));
+        assert!(
+            not_found(&headers)
+                .headers()
+                .get("content-type")
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with("text/plain")
+        );
         headers.insert(ACCEPT, HeaderValue::from_static("text/html,*/*"));
-        assert!(not_found(&headers).headers().get("content-type").unwrap().to_str().unwrap().starts_with("text/html"));
+        assert!(
+            not_found(&headers)
+                .headers()
+                .get("content-type")
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with("text/html")
+        );
     }
 }

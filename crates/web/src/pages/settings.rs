@@ -15,12 +15,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::caller::Person;
+use super::confirm;
 use super::fields::{Fields, Id, Sent};
 use super::flash::{Flash, Opened, Place, Shown};
 use super::refuse::{self, sentence};
 use super::sign_in::begun_json;
 use super::view::{self, Here, Shell, When, one_line, query_value, see_other, span};
-use super::confirm;
 use crate::Web;
 
 /// Where the passkeys stand on the page.
@@ -140,17 +140,39 @@ pub(super) async fn show(
     Ok(view::page(StatusCode::OK, &page))
 }
 
-async fn compose(web: &Web, caller: &BrowserCaller, form: Form, errors: Errors) -> Result<SettingsPage, Response> {
-    let shell = Shell::of(web, caller, Here::Settings, "Settings").await?.with_passkeys(web);
-    let facts = async || -> Result<_, Fault> { Ok((accounts::passkeys(&web.app, caller.owner).await?, accounts::tokens(&web.app, caller.owner).await?)) };
+async fn compose(
+    web: &Web,
+    caller: &BrowserCaller,
+    form: Form,
+    errors: Errors,
+) -> Result<SettingsPage, Response> {
+    let shell = Shell::of(web, caller, Here::Settings, "Settings")
+        .await?
+        .with_passkeys(web);
+    let facts = async || -> Result<_, Fault> {
+        Ok((
+            accounts::passkeys(&web.app, caller.owner).await?,
+            accounts::tokens(&web.app, caller.owner).await?,
+        ))
+    };
     let (passkeys, tokens) = facts().await.map_err(|fault| refuse::fault(&fault))?;
     let now = web.app.clock.now();
-    let of = |kind: &str| tokens.iter().filter(|token| token.kind == kind).cloned().map(|token| TokenView::new(token, now)).collect();
+    let of = |kind: &str| {
+        tokens
+            .iter()
+            .filter(|token| token.kind == kind)
+            .cloned()
+            .map(|token| TokenView::new(token, now))
+            .collect()
+    };
     Ok(SettingsPage {
         shell,
         shown: None,
         passkeys_possible: web.app.passkeys.is_some(),
-        passkeys: passkeys.into_iter().map(|passkey| PasskeyView::new(passkey, now)).collect(),
+        passkeys: passkeys
+            .into_iter()
+            .map(|passkey| PasskeyView::new(passkey, now))
+            .collect(),
         personal: of("personal"),
         mirror_hosts: of("mirror-host"),
         agents: of("agent"),
@@ -174,21 +196,44 @@ pub(super) async fn create_token(
     }
     let (label, host) = match read(&form) {
         Ok(fields) => fields,
-        Err(errors) => return Ok(view::page(StatusCode::BAD_REQUEST, &compose(&web, &caller, form, errors).await?)),
+        Err(errors) => {
+            return Ok(view::page(
+                StatusCode::BAD_REQUEST,
+                &compose(&web, &caller, form, errors).await?,
+            ));
+        }
     };
     let (kind, what) = match form.kind {
-        Kind::Personal => (TokenKind::Personal, format!("the personal token {}", label.as_str())),
-        Kind::MirrorHost => (TokenKind::MirrorHost, format!("the mirror host token {}", label.as_str())),
+        Kind::Personal => (
+            TokenKind::Personal,
+            format!("the personal token {}", label.as_str()),
+        ),
+        Kind::MirrorHost => (
+            TokenKind::MirrorHost,
+            format!("the mirror host token {}", label.as_str()),
+        ),
     };
-    let made = accounts::create_token(&web.app, caller.owner, kind, label, host).await.map_err(|error| refuse::token(&error))?;
-    flash.put(caller.session, Place::Settings, Shown::Token { what, token: made.token });
+    let made = accounts::create_token(&web.app, caller.owner, kind, label, host)
+        .await
+        .map_err(|error| refuse::token(&error))?;
+    flash.put(
+        caller.session,
+        Place::Settings,
+        Shown::Token {
+            what,
+            token: made.token,
+        },
+    );
     Ok(see_other("/settings"))
 }
 
 /// The token that the form asks for, or what its fields lack.
 fn read(form: &Form) -> Result<(Label, Option<Label>), Errors> {
     let label = Label::parse("the label", form.label.trim());
-    let host = form.mirror_host().then(|| Label::parse("the host", form.host.trim())).transpose();
+    let host = form
+        .mirror_host()
+        .then(|| Label::parse("the host", form.host.trim()))
+        .transpose();
     let errors = Errors {
         label: label.as_ref().err().map(|error| sentence(&error.to_string())),
         host: host.as_ref().err().map(|error| sentence(&error.to_string())),
@@ -205,8 +250,14 @@ pub(super) async fn revoke_token(
     Extension(flash): Extension<Flash>,
     Id(token): Id<TokenId>,
 ) -> Result<Response, Response> {
-    accounts::revoke_token(&web.app, caller.owner, token).await.map_err(|error| refuse::token(&error))?;
-    flash.put(caller.session, Place::Settings, Shown::Note("The token is revoked: it is refused from now on."));
+    accounts::revoke_token(&web.app, caller.owner, token)
+        .await
+        .map_err(|error| refuse::token(&error))?;
+    flash.put(
+        caller.session,
+        Place::Settings,
+        Shown::Note("The token is revoked: it is refused from now on."),
+    );
     Ok(see_other("/settings"))
 }
 
@@ -216,8 +267,14 @@ pub(super) async fn remove_passkey(
     Extension(flash): Extension<Flash>,
     Id(passkey): Id<PasskeyId>,
 ) -> Result<Response, Response> {
-    accounts::remove_passkey(&web.app, caller.owner, passkey).await.map_err(|error| refuse::passkey(&error))?;
-    flash.put(caller.session, Place::Settings, Shown::Note("The passkey is removed: it no longer signs in or confirms."));
+    accounts::remove_passkey(&web.app, caller.owner, passkey)
+        .await
+        .map_err(|error| refuse::passkey(&error))?;
+    flash.put(
+        caller.session,
+        Place::Settings,
+        Shown::Note("The passkey is removed: it no longer signs in or confirms."),
+    );
     Ok(see_other(PASSKEYS))
 }
 
@@ -230,11 +287,16 @@ fn too_old(web: &Web, caller: &BrowserCaller) -> Option<Response> {
     })
 }
 
-pub(super) async fn passkey_begin(State(web): State<Web>, Person(caller): Person) -> Result<Response, Response> {
+pub(super) async fn passkey_begin(
+    State(web): State<Web>,
+    Person(caller): Person,
+) -> Result<Response, Response> {
     if let Some(refusal) = too_old(&web, &caller) {
         return Err(refusal);
     }
-    let begun = accounts::begin_register(&web.app, &caller).await.map_err(|error| refuse::passkey_json(&error))?;
+    let begun = accounts::begin_register(&web.app, &caller)
+        .await
+        .map_err(|error| refuse::passkey_json(&error))?;
     Ok(begun_json(&begun))
 }
 
@@ -251,8 +313,14 @@ pub(super) async fn passkey_finish(
         Ok(label) => label,
         Err(error) => return Err(refuse::json(StatusCode::BAD_REQUEST, &error.to_string())),
     };
-    accounts::finish_register(&web.app, &caller, &sent.ceremony, label, sent.answer).await.map_err(|error| refuse::passkey_json(&error))?;
-    flash.put(caller.session, Place::Settings, Shown::Note("The passkey is added. It signs you in and confirms approvals from now on."));
+    accounts::finish_register(&web.app, &caller, &sent.ceremony, label, sent.answer)
+        .await
+        .map_err(|error| refuse::passkey_json(&error))?;
+    flash.put(
+        caller.session,
+        Place::Settings,
+        Shown::Note("The passkey is added. It signs you in and confirms approvals from now on."),
+    );
     Ok(Json(json!({"next": PASSKEYS})).into_response())
 }
 
@@ -261,9 +329,21 @@ impl SettingsPage {
     pub(super) fn samples() -> Vec<Self> {
         use super::tests::{HOSTILE, shell, when};
         let hostile = || HOSTILE.to_owned();
-        let token = |id, revoked| TokenView { id, label: hostile(), host: Some(hostile()), created: when(), used: Some(when()), revoked };
+        let token = |id, revoked| TokenView {
+            id,
+            label: hostile(),
+            host: Some(hostile()),
+            created: when(),
+            used: Some(when()),
+            revoked,
+        };
         let tokens = |first| vec![token(first, None), token(first + 1, Some(when()))];
-        let passkey = PasskeyView { id: 5, label: hostile(), created: when(), used: Some(when()) };
+        let passkey = PasskeyView {
+            id: 5,
+            label: hostile(),
+            created: when(),
+            used: Some(when()),
+        };
         let page = |passkeys_possible, kind, shown, errors| Self {
             shell: shell(Here::Settings),
             shown,
@@ -272,19 +352,42 @@ impl SettingsPage {
             personal: tokens(1),
             mirror_hosts: tokens(3),
             agents: tokens(5),
-            form: Form { kind, label: hostile(), host: hostile() },
+            form: Form {
+                kind,
+                label: hostile(),
+                host: hostile(),
+            },
             errors,
             signed_in: when(),
             asks_first: true,
             window: "12 hours".to_owned(),
         };
-        let errors = || Errors { label: Some(hostile()), host: Some(hostile()) };
-        let secret = Shown::Token { what: hostile(), token: muster_core::Secret::new(HOSTILE) };
-        let bare = page(false, Kind::Personal, Some(Shown::Note("done")), Errors::default());
+        let errors = || Errors {
+            label: Some(hostile()),
+            host: Some(hostile()),
+        };
+        let secret = Shown::Token {
+            what: hostile(),
+            token: muster_core::Secret::new(HOSTILE),
+        };
+        let bare = page(
+            false,
+            Kind::Personal,
+            Some(Shown::Note("done")),
+            Errors::default(),
+        );
         vec![
             page(true, Kind::Personal, Some(secret), errors()),
             page(true, Kind::MirrorHost, None, errors()),
-            Self { passkeys: vec![], personal: vec![], mirror_hosts: vec![], agents: vec![], asks_first: false, form: Form::default(), ..bare },
+            Self {
+                passkeys: vec![],
+                personal: vec![],
+                mirror_hosts: vec![],
+                agents: vec![],
+                asks_first: false,
+                form: Form::default(),
+                ..bare
+            },
         ]
     }
 }
@@ -295,9 +398,16 @@ mod tests {
 
     #[test]
     fn only_a_mirror_host_token_names_a_host() {
-        let form = |kind, label: &str, host: &str| Form { kind, label: label.to_owned(), host: host.to_owned() };
+        let form = |kind, label: &str, host: &str| Form {
+            kind,
+            label: label.to_owned(),
+            host: host.to_owned(),
+        };
         assert!(matches!(read(&form(Kind::Personal, "laptop", "")), Ok((_, None))));
-        assert!(matches!(read(&form(Kind::MirrorHost, "laptop", "tower")), Ok((_, Some(_)))));
+        assert!(matches!(
+            read(&form(Kind::MirrorHost, "laptop", "tower")),
+            Ok((_, Some(_)))
+        ));
         let errors = read(&form(Kind::MirrorHost, "", " ")).unwrap_err();
         assert!(errors.label.is_some() && errors.host.is_some());
     }

@@ -56,7 +56,12 @@ pub(super) struct Form {
     again: String,
 }
 
-pub(super) async fn show(State(web): State<Web>, _visitor: Visitor, headers: HeaderMap, Asked(query): Asked<Code>) -> Result<Response, Response> {
+pub(super) async fn show(
+    State(web): State<Web>,
+    _visitor: Visitor,
+    headers: HeaderMap,
+    Asked(query): Asked<Code>,
+) -> Result<Response, Response> {
     admitted(&web, &headers, &query.code).await?;
     Ok(form(StatusCode::OK, query.code, String::new(), Errors::default()))
 }
@@ -71,10 +76,23 @@ async fn admitted(web: &Web, headers: &HeaderMap, code: &str) -> Result<(), Resp
 }
 
 fn form(status: StatusCode, code: String, name: String, errors: Errors) -> Response {
-    view::page(status, &SetupPage { shell: Shell::bare("Set up muster"), code, name, errors })
+    view::page(
+        status,
+        &SetupPage {
+            shell: Shell::bare("Set up muster"),
+            code,
+            name,
+            errors,
+        },
+    )
 }
 
-pub(super) async fn submit(State(web): State<Web>, _visitor: Visitor, headers: HeaderMap, Fields(sent): Fields<Form>) -> Result<Response, Response> {
+pub(super) async fn submit(
+    State(web): State<Web>,
+    _visitor: Visitor,
+    headers: HeaderMap,
+    Fields(sent): Fields<Form>,
+) -> Result<Response, Response> {
     admitted(&web, &headers, &sent.code).await?;
     let (name, password) = match read(&sent) {
         Ok(account) => account,
@@ -86,8 +104,16 @@ pub(super) async fn submit(State(web): State<Web>, _visitor: Visitor, headers: H
         Err(AccountError::Fault(fault)) => return Err(refuse::fault(&fault)),
         Err(AccountError::AlreadySetUp) => return Err(refuse::not_found(&headers)),
         Err(refused) => {
-            let errors = Errors { name: Some(sentence(&refused.to_string())), ..Errors::default() };
-            return Err(form(refuse::account_status(&refused), sent.code, sent.name, errors));
+            let errors = Errors {
+                name: Some(sentence(&refused.to_string())),
+                ..Errors::default()
+            };
+            return Err(form(
+                refuse::account_status(&refused),
+                sent.code,
+                sent.name,
+                errors,
+            ));
         }
     }
     match accounts::sign_in_password(&web.app, &spoken, &Secret::new(sent.password)).await {
@@ -99,11 +125,15 @@ pub(super) async fn submit(State(web): State<Web>, _visitor: Visitor, headers: H
 
 /// The account that the form asks for, or what its fields lack.
 fn read(sent: &Form) -> Result<(OwnerName, Password), Errors> {
-    let (name, password) = (OwnerName::parse(sent.name.trim()), Password::parse(&sent.password));
+    let (name, password) = (
+        OwnerName::parse(sent.name.trim()),
+        Password::parse(&sent.password),
+    );
     let errors = Errors {
         name: name.as_ref().err().map(|error| sentence(&error.to_string())),
         password: password.as_ref().err().map(|error| sentence(&error.to_string())),
-        again: (sent.password != sent.again).then(|| "The two passwords differ; nothing was stored.".to_owned()),
+        again: (sent.password != sent.again)
+            .then(|| "The two passwords differ; nothing was stored.".to_owned()),
     };
     match (name, password) {
         (Ok(name), Ok(password)) if !errors.any() => Ok((name, password)),
@@ -115,10 +145,24 @@ fn read(sent: &Form) -> Result<(OwnerName, Password), Errors> {
 impl SetupPage {
     pub(super) fn samples() -> Vec<Self> {
         let hostile = || super::tests::HOSTILE.to_owned();
-        let errors = Errors { name: Some(hostile()), password: Some(hostile()), again: Some(hostile()) };
+        let errors = Errors {
+            name: Some(hostile()),
+            password: Some(hostile()),
+            again: Some(hostile()),
+        };
         vec![
-            Self { shell: Shell::bare("Set up muster"), code: "0".to_owned(), name: String::new(), errors: Errors::default() },
-            Self { shell: Shell::bare("Set up muster"), code: hostile(), name: hostile(), errors },
+            Self {
+                shell: Shell::bare("Set up muster"),
+                code: "0".to_owned(),
+                name: String::new(),
+                errors: Errors::default(),
+            },
+            Self {
+                shell: Shell::bare("Set up muster"),
+                code: hostile(),
+                name: hostile(),
+                errors,
+            },
         ]
     }
 }

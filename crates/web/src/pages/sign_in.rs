@@ -66,7 +66,15 @@ pub(super) async fn show(State(web): State<Web>, _visitor: Visitor, Asked(query)
 
 fn form(web: &Web, status: StatusCode, next: Option<&str>, name: String, error: Option<String>) -> Response {
     let shell = Shell::bare("Sign in").with_passkeys(web);
-    view::page(status, &SignInPage { shell, next: own_path(next).to_owned(), name, error })
+    view::page(
+        status,
+        &SignInPage {
+            shell,
+            next: own_path(next).to_owned(),
+            name,
+            error,
+        },
+    )
 }
 
 pub(super) async fn submit(
@@ -78,11 +86,21 @@ pub(super) async fn submit(
     admit(&web, peer.ip()).map_err(refuse::too_many)?;
     let name = known_shape(&sent.name);
     match accounts::sign_in_password(&web.app, &name, &Secret::new(sent.password)).await {
-        Ok(cookie) => Ok(signed_in(&web, see_other(own_path(sent.next.as_deref())), &cookie)),
+        Ok(cookie) => Ok(signed_in(
+            &web,
+            see_other(own_path(sent.next.as_deref())),
+            &cookie,
+        )),
         Err(accounts::SignInError::Fault(fault)) => Err(refuse::fault(&fault)),
         Err(refused) => {
             let words = refuse::sentence(&refused.to_string());
-            Err(form(&web, refuse::sign_in_status(&refused), sent.next.as_deref(), sent.name, Some(words)))
+            Err(form(
+                &web,
+                refuse::sign_in_status(&refused),
+                sent.next.as_deref(),
+                sent.name,
+                Some(words),
+            ))
         }
     }
 }
@@ -97,7 +115,12 @@ pub(super) fn admit(web: &Web, peer: IpAddr) -> Result<(), u64> {
     if web.sign_ins.len() > REMEMBERED {
         web.sign_ins.retain_recent();
     }
-    web.sign_ins.check_key(&peer).map(|_| ()).map_err(|until| until.wait_time_from(DefaultClock::default().now()).as_secs().saturating_add(1))
+    web.sign_ins.check_key(&peer).map(|_| ()).map_err(|until| {
+        until
+            .wait_time_from(DefaultClock::default().now())
+            .as_secs()
+            .saturating_add(1)
+    })
 }
 
 pub(super) async fn passkey_begin(
@@ -107,7 +130,9 @@ pub(super) async fn passkey_begin(
     Sent(sent): Sent<Begin>,
 ) -> Result<Response, Response> {
     admit(&web, peer.ip()).map_err(too_many_json)?;
-    let begun = accounts::begin_sign_in(&web.app, &known_shape(&sent.name)).await.map_err(|error| refuse::passkey_json(&error))?;
+    let begun = accounts::begin_sign_in(&web.app, &known_shape(&sent.name))
+        .await
+        .map_err(|error| refuse::passkey_json(&error))?;
     Ok(begun_json(&begun))
 }
 
@@ -117,14 +142,25 @@ pub(super) fn begun_json(begun: &accounts::Begun) -> Response {
 }
 
 pub(super) fn too_many_json(seconds: u64) -> Response {
-    let words = format!("there were too many tries from your address. Nothing was checked; try again in {}", view::counted(seconds, "second"));
+    let words = format!(
+        "there were too many tries from your address. Nothing was checked; try again in {}",
+        view::counted(seconds, "second")
+    );
     let mut response = refuse::json(StatusCode::TOO_MANY_REQUESTS, &words);
-    response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
+        .headers_mut()
+        .insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
 
-pub(super) async fn passkey_finish(State(web): State<Web>, _visitor: Visitor, Sent(sent): Sent<Finish>) -> Result<Response, Response> {
-    let cookie = accounts::finish_sign_in(&web.app, &sent.ceremony, sent.answer).await.map_err(|error: PasskeyError| refuse::passkey_json(&error))?;
+pub(super) async fn passkey_finish(
+    State(web): State<Web>,
+    _visitor: Visitor,
+    Sent(sent): Sent<Finish>,
+) -> Result<Response, Response> {
+    let cookie = accounts::finish_sign_in(&web.app, &sent.ceremony, sent.answer)
+        .await
+        .map_err(|error: PasskeyError| refuse::passkey_json(&error))?;
     Ok(signed_in(&web, go_on(sent.next.as_deref()), &cookie))
 }
 
@@ -149,16 +185,26 @@ fn with_cookie(web: &Web, mut response: Response, value: &str, seconds: u64) -> 
 /// Only this origin, no script, not on a form that another site sends.
 fn cookie_text(secure: bool, value: &str, seconds: u64) -> String {
     let mark = if secure { "; Secure" } else { "" };
-    format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{mark}", cookie_name(secure))
+    format!(
+        "{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{mark}",
+        cookie_name(secure)
+    )
 }
 
 pub(super) async fn sign_out(State(web): State<Web>, Person(caller): Person) -> Result<Response, Response> {
-    accounts::sign_out(&web.app, &caller).await.map_err(|fault| refuse::fault(&fault))?;
+    accounts::sign_out(&web.app, &caller)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
     Ok(with_cookie(&web, see_other("/sign-in"), "", 0))
 }
 
-pub(super) async fn sign_out_everywhere(State(web): State<Web>, Person(caller): Person) -> Result<Response, Response> {
-    accounts::sign_out_everywhere(&web.app, &caller).await.map_err(|fault| refuse::fault(&fault))?;
+pub(super) async fn sign_out_everywhere(
+    State(web): State<Web>,
+    Person(caller): Person,
+) -> Result<Response, Response> {
+    accounts::sign_out_everywhere(&web.app, &caller)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
     Ok(with_cookie(&web, see_other("/sign-in"), "", 0))
 }
 
@@ -166,10 +212,23 @@ pub(super) async fn sign_out_everywhere(State(web): State<Web>, Person(caller): 
 impl SignInPage {
     pub(super) fn samples() -> Vec<Self> {
         let hostile = super::tests::HOSTILE.to_owned();
-        let with = Shell { passkeys_at: Some("http://localhost:7447".to_owned()), ..Shell::bare("Sign in") };
+        let with = Shell {
+            passkeys_at: Some("http://localhost:7447".to_owned()),
+            ..Shell::bare("Sign in")
+        };
         vec![
-            Self { shell: Shell::bare("Sign in"), next: "/".to_owned(), name: String::new(), error: None },
-            Self { shell: with, next: hostile.clone(), name: hostile.clone(), error: Some(hostile) },
+            Self {
+                shell: Shell::bare("Sign in"),
+                next: "/".to_owned(),
+                name: String::new(),
+                error: None,
+            },
+            Self {
+                shell: with,
+                next: hostile.clone(),
+                name: hostile.clone(),
+                error: Some(hostile),
+            },
         ]
     }
 }
@@ -180,8 +239,14 @@ mod tests {
 
     #[test]
     fn the_cookie_is_kept_from_scripts_and_marked_secure_only_over_tls() {
-        assert_eq!(cookie_text(false, "ab", 5), "muster=ab; Path=/; HttpOnly; SameSite=Lax; Max-Age=5");
-        assert_eq!(cookie_text(true, "ab", 0), "__Host-muster=ab; Path=/; HttpOnly; SameSite=Lax; Max-Age=0; Secure");
+        assert_eq!(
+            cookie_text(false, "ab", 5),
+            "muster=ab; Path=/; HttpOnly; SameSite=Lax; Max-Age=5"
+        );
+        assert_eq!(
+            cookie_text(true, "ab", 0),
+            "__Host-muster=ab; Path=/; HttpOnly; SameSite=Lax; Max-Age=0; Secure"
+        );
     }
 
     #[test]

@@ -10,12 +10,25 @@ use super::{audit, chief, confirm, drafts, overview, plugins, refuse, settings, 
 pub(super) const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2) style=color:red> javascript:alert(3) \u{202e}bidi\u{200b} {{ 7*7 }} &lt; --> </pre></textarea>";
 
 pub(super) fn when() -> When {
-    When::new(Time::from_micros(1_700_000_000_000_000), Time::from_micros(1_700_000_600_000_000))
+    When::new(
+        Time::from_micros(1_700_000_000_000_000),
+        Time::from_micros(1_700_000_600_000_000),
+    )
 }
 
 pub(super) fn shell(here: Here) -> Shell {
-    let signed = Signed { name: HOSTILE.to_owned(), waiting: 2, plugins: true, now: "2026-03-04T05:06:07Z".to_owned() };
-    Shell { title: HOSTILE.to_owned(), here, signed: Some(signed), passkeys_at: Some("http://localhost:7447".to_owned()) }
+    let signed = Signed {
+        name: HOSTILE.to_owned(),
+        waiting: 2,
+        plugins: true,
+        now: "2026-03-04T05:06:07Z".to_owned(),
+    };
+    Shell {
+        title: HOSTILE.to_owned(),
+        here,
+        signed: Some(signed),
+        passkeys_at: Some("http://localhost:7447".to_owned()),
+    }
 }
 
 /// A tag of a page: its name and its attributes.
@@ -35,13 +48,18 @@ fn tags(html: &str) -> Vec<Tag> {
             continue;
         }
         let (name, after) = word(rest);
-        let mut tag = Tag { name, attributes: Vec::new() };
+        let mut tag = Tag {
+            name,
+            attributes: Vec::new(),
+        };
         rest = after.trim_start_matches([' ', '\n', '/']);
         while !rest.starts_with('>') {
             let (name, after) = word(rest);
             assert!(!name.is_empty(), "a tag ends: {tag:?}");
             let value = after.strip_prefix('=').map(|after| {
-                let quoted = after.strip_prefix('"').unwrap_or_else(|| panic!("{name} has a value without quotes in {tag:?}"));
+                let quoted = after
+                    .strip_prefix('"')
+                    .unwrap_or_else(|| panic!("{name} has a value without quotes in {tag:?}"));
                 quoted.split_once('"').expect("a value ends")
             });
             let (value, after) = value.unwrap_or(("", after));
@@ -55,14 +73,21 @@ fn tags(html: &str) -> Vec<Tag> {
 
 /// The name that `text` begins with, and what follows it.
 fn word(text: &str) -> (String, &str) {
-    let end = text.find(|c: char| c.is_whitespace() || matches!(c, '=' | '>' | '/')).expect("a tag ends");
+    let end = text
+        .find(|c: char| c.is_whitespace() || matches!(c, '=' | '>' | '/'))
+        .expect("a tag ends");
     let (name, rest) = text.split_at(end);
     (name.to_ascii_lowercase(), rest)
 }
 
 /// Every id once, every label and description tied to something that is there, headings in order.
 fn check_structure(name: &str, tags: &[Tag]) {
-    let value = |tag: &Tag, wanted: &str| tag.attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
+    let value = |tag: &Tag, wanted: &str| {
+        tag.attributes
+            .iter()
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.clone())
+    };
     let mut ids = std::collections::HashSet::new();
     for tag in tags {
         if let Some(id) = value(tag, "id") {
@@ -72,19 +97,44 @@ fn check_structure(name: &str, tags: &[Tag]) {
     let mut level = 0;
     for tag in tags {
         for attribute in ["for", "aria-describedby", "aria-labelledby", "list"] {
-            for id in value(tag, attribute).iter().flat_map(|ids| ids.split_whitespace()) {
-                assert!(ids.contains(id), "{name}: {attribute} names {id}, which is not there");
+            for id in value(tag, attribute)
+                .iter()
+                .flat_map(|ids| ids.split_whitespace())
+            {
+                assert!(
+                    ids.contains(id),
+                    "{name}: {attribute} names {id}, which is not there"
+                );
             }
         }
-        let labelled = value(tag, "id").is_some_and(|id| tags.iter().any(|label| value(label, "for").as_deref() == Some(id.as_str())));
+        let labelled = value(tag, "id").is_some_and(|id| {
+            tags.iter()
+                .any(|label| value(label, "for").as_deref() == Some(id.as_str()))
+        });
         let hidden = value(tag, "type").as_deref() == Some("hidden");
-        assert!(hidden || labelled || !matches!(tag.name.as_str(), "input" | "select" | "textarea"), "{name}: a field without a label: {tag:?}");
-        if let Some(new) = tag.name.strip_prefix('h').and_then(|level| level.parse::<u32>().ok()) {
-            assert!(new <= level + 1, "{name}: a heading of level {new} after one of level {level}");
+        assert!(
+            hidden || labelled || !matches!(tag.name.as_str(), "input" | "select" | "textarea"),
+            "{name}: a field without a label: {tag:?}"
+        );
+        if let Some(new) = tag
+            .name
+            .strip_prefix('h')
+            .and_then(|level| level.parse::<u32>().ok())
+        {
+            assert!(
+                new <= level + 1,
+                "{name}: a heading of level {new} after one of level {level}"
+            );
             level = new;
         }
         if tag.name == "form" {
-            assert_eq!(value(tag, "action").as_deref().and_then(|action| action.chars().next()), Some('/'), "{name}: a form leads elsewhere");
+            assert_eq!(
+                value(tag, "action")
+                    .as_deref()
+                    .and_then(|action| action.chars().next()),
+                Some('/'),
+                "{name}: a form leads elsewhere"
+            );
         }
     }
 }
@@ -96,19 +146,42 @@ fn check<T: Template>(name: &str, samples: Vec<T>) {
         let tags = tags(&html);
         for tag in &tags {
             if tag.name == "script" {
-                assert!(tag.attributes.iter().any(|(name, value)| name == "src" && value.starts_with("/static/")), "{name}: an inline script");
+                assert!(
+                    tag.attributes
+                        .iter()
+                        .any(|(name, value)| name == "src" && value.starts_with("/static/")),
+                    "{name}: an inline script"
+                );
             }
-            assert!(!matches!(tag.name.as_str(), "style" | "iframe" | "object" | "embed" | "base"), "{name}: {tag:?}");
+            assert!(
+                !matches!(
+                    tag.name.as_str(),
+                    "style" | "iframe" | "object" | "embed" | "base"
+                ),
+                "{name}: {tag:?}"
+            );
             for (attribute, value) in &tag.attributes {
-                assert!(attribute != "style" && !attribute.starts_with("on"), "{name}: {tag:?}");
+                assert!(
+                    attribute != "style" && !attribute.starts_with("on"),
+                    "{name}: {tag:?}"
+                );
                 if matches!(attribute.as_str(), "href" | "src" | "action" | "formaction") {
                     let scheme = value.trim_start().to_ascii_lowercase();
-                    assert!(value.starts_with(['/', '#']) && !scheme.starts_with("//"), "{name}: {attribute} leads to {value}");
+                    assert!(
+                        value.starts_with(['/', '#']) && !scheme.starts_with("//"),
+                        "{name}: {attribute} leads to {value}"
+                    );
                 }
             }
         }
-        assert_eq!(html.matches("<script").count(), tags.iter().filter(|tag| tag.name == "script").count());
-        assert!(!html.contains("alert(1)</script>") && !html.contains("onerror=alert(2) style=color:red>"), "{name}: markup from outside");
+        assert_eq!(
+            html.matches("<script").count(),
+            tags.iter().filter(|tag| tag.name == "script").count()
+        );
+        assert!(
+            !html.contains("alert(1)</script>") && !html.contains("onerror=alert(2) style=color:red>"),
+            "{name}: markup from outside"
+        );
         check_structure(name, &tags);
     }
 }
@@ -140,7 +213,21 @@ fn every_template_is_checked() {
         .filter(|name| name.ends_with(".html") && !name.starts_with('_') && name != "layout.html")
         .collect();
     templates.sort();
-    let checked = ["archive", "audit", "chief", "confirm", "conversation", "drafts", "notices", "overview", "plugins", "refusal", "settings", "setup", "sign_in"];
+    let checked = [
+        "archive",
+        "audit",
+        "chief",
+        "confirm",
+        "conversation",
+        "drafts",
+        "notices",
+        "overview",
+        "plugins",
+        "refusal",
+        "settings",
+        "setup",
+        "sign_in",
+    ];
     assert_eq!(templates, checked.map(|name| format!("{name}.html")));
 }
 
@@ -149,6 +236,12 @@ fn the_check_sees_what_it_looks_for() {
     let bad = tags(r#"<p title="a > b" onclick="x()"><script>1</script><IMG src="/x" style="a">"#);
     let names: Vec<_> = bad.iter().map(|tag| tag.name.as_str()).collect();
     assert_eq!(names, ["p", "script", "img"]);
-    assert_eq!(bad[0].attributes, [("title".to_owned(), "a > b".to_owned()), ("onclick".to_owned(), "x()".to_owned())]);
+    assert_eq!(
+        bad[0].attributes,
+        [
+            ("title".to_owned(), "a > b".to_owned()),
+            ("onclick".to_owned(), "x()".to_owned())
+        ]
+    );
     assert_eq!(bad[2].attributes[1], ("style".to_owned(), "a".to_owned()));
 }

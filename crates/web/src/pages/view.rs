@@ -54,8 +54,16 @@ pub(super) struct Entry {
 impl Signed {
     /// The pages there are, with the one that is open.
     pub(super) fn navigation(&self, here: &Here) -> Vec<Entry> {
-        let entry = |path, words, of: Here, waiting| Entry { path, words, current: of == *here, waiting };
-        let mut all = vec![entry("/", "Overview", Here::Overview, 0), entry("/attention?tab=drafts", "Asks", Here::Asks, self.waiting)];
+        let entry = |path, words, of: Here, waiting| Entry {
+            path,
+            words,
+            current: of == *here,
+            waiting,
+        };
+        let mut all = vec![
+            entry("/", "Overview", Here::Overview, 0),
+            entry("/attention?tab=drafts", "Asks", Here::Asks, self.waiting),
+        ];
         if self.plugins {
             all.push(entry("/plugins", "Connectors", Here::Connectors, 0));
         }
@@ -81,7 +89,12 @@ pub(super) struct Shell {
 impl Shell {
     /// The frame of a page for nobody in particular.
     pub(super) fn bare(title: impl Into<String>) -> Self {
-        Self { title: title.into(), here: Here::Elsewhere, signed: None, passkeys_at: None }
+        Self {
+            title: title.into(),
+            here: Here::Elsewhere,
+            signed: None,
+            passkeys_at: None,
+        }
     }
 
     /// The same, for a page that offers passkeys.
@@ -91,10 +104,27 @@ impl Shell {
     }
 
     /// The frame of a page of who is signed in.
-    pub(super) async fn of(web: &Web, caller: &BrowserCaller, here: Here, title: impl Into<String>) -> Result<Self, Response> {
-        let open = notices::open(&web.app.db, caller.owner).await.map_err(|fault| refuse::fault(&fault))?;
-        let signed = Signed { name: caller.name.clone(), waiting: open.len(), plugins: web.app.settings.plugins, now: web.app.clock.now().rfc3339() };
-        Ok(Self { title: title.into(), here, signed: Some(signed), passkeys_at: None })
+    pub(super) async fn of(
+        web: &Web,
+        caller: &BrowserCaller,
+        here: Here,
+        title: impl Into<String>,
+    ) -> Result<Self, Response> {
+        let open = notices::open(&web.app.db, caller.owner)
+            .await
+            .map_err(|fault| refuse::fault(&fault))?;
+        let signed = Signed {
+            name: caller.name.clone(),
+            waiting: open.len(),
+            plugins: web.app.settings.plugins,
+            now: web.app.clock.now().rfc3339(),
+        };
+        Ok(Self {
+            title: title.into(),
+            here,
+            signed: Some(signed),
+            passkeys_at: None,
+        })
     }
 
     pub(super) fn css(&self) -> &'static str {
@@ -120,7 +150,11 @@ pub(super) fn page(status: StatusCode, template: &impl Template) -> Response {
         Ok(html) => (status, Html(html)).into_response(),
         Err(error) => {
             tracing::error!(%error, "a page could not be rendered");
-            (StatusCode::INTERNAL_SERVER_ERROR, "Something broke inside muster while it wrote this page. The server's log says what.\n").into_response()
+            (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "Something broke inside muster while it wrote this page. The server's log says what.\n",
+            )
+                .into_response()
         }
     }
 }
@@ -160,7 +194,10 @@ pub(super) fn query_value(text: &str) -> String {
 
 /// A moment as a page shows it: in words, exactly on hover, and for programs.
 #[derive(Debug, Clone, Template)]
-#[template(ext = "html", source = r#"<time datetime="{{ iso }}" title="{{ exact }}">{{ words }}</time>"#)]
+#[template(
+    ext = "html",
+    source = r#"<time datetime="{{ iso }}" title="{{ exact }}">{{ words }}</time>"#
+)]
 pub(super) struct When {
     iso: String,
     exact: String,
@@ -173,7 +210,11 @@ impl When {
     pub(super) fn new(at: Time, now: Time) -> Self {
         let iso = at.rfc3339();
         let exact = iso.trim_end_matches('Z').replace('T', " ") + " UTC";
-        Self { words: relative(at, now), exact, iso }
+        Self {
+            words: relative(at, now),
+            exact,
+            iso,
+        }
     }
 
     pub(super) fn maybe(at: Option<Time>, now: Time) -> Option<Self> {
@@ -195,7 +236,11 @@ pub(super) fn relative(at: Time, now: Time) -> String {
         86_400..5_184_000 => counted(seconds / 86_400, "day"),
         _ => return format!("on {}", at.rfc3339().split('T').next().unwrap_or_default()),
     };
-    if past { format!("{span} ago") } else { format!("in {span}") }
+    if past {
+        format!("{span} ago")
+    } else {
+        format!("in {span}")
+    }
 }
 
 /// `seconds` to the nearest of the units that it is told in.
@@ -267,7 +312,10 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(sender: Option<&str>, verified: bool) -> Self {
-        Self { name: fence::marked_sender(sender, true), mark: (!verified).then_some(fence::UNVERIFIED) }
+        Self {
+            name: fence::marked_sender(sender, true),
+            mark: (!verified).then_some(fence::UNVERIFIED),
+        }
     }
 }
 
@@ -280,37 +328,76 @@ mod tests {
     #[test]
     fn a_moment_is_told_in_words_on_both_sides_of_now() {
         let now = Time::parse_rfc3339("2026-03-04T05:06:07Z").unwrap();
-        let table = [(0, "just now", "just now"), (59, "just now", "in less than a minute"), (60, "1 minute ago", "in 1 minute")];
-        let longer = [(119, "1 minute ago", "in 2 minutes"), (3_599, "59 minutes ago", "in 1 hour"), (86_399 * 7, "6 days ago", "in 7 days"), (3_600, "1 hour ago", "in 1 hour"), (86_400 * 2, "2 days ago", "in 2 days")];
+        let table = [
+            (0, "just now", "just now"),
+            (59, "just now", "in less than a minute"),
+            (60, "1 minute ago", "in 1 minute"),
+        ];
+        let longer = [
+            (119, "1 minute ago", "in 2 minutes"),
+            (3_599, "59 minutes ago", "in 1 hour"),
+            (86_399 * 7, "6 days ago", "in 7 days"),
+            (3_600, "1 hour ago", "in 1 hour"),
+            (86_400 * 2, "2 days ago", "in 2 days"),
+        ];
         for (seconds, past, future) in table.into_iter().chain(longer) {
             assert_eq!(relative(now.minus(Duration::from_secs(seconds)), now), past);
             assert_eq!(relative(now.plus(Duration::from_secs(seconds)), now), future);
         }
-        assert_eq!(relative(now.minus(Duration::from_secs(86_400 * 60)), now), "on 2026-01-03");
+        assert_eq!(
+            relative(now.minus(Duration::from_secs(86_400 * 60)), now),
+            "on 2026-01-03"
+        );
         let shown = When::new(now.minus(Duration::from_secs(180)), now).to_string();
-        assert_eq!(shown, r#"<time datetime="2026-03-04T05:03:07Z" title="2026-03-04 05:03:07 UTC">3 minutes ago</time>"#);
+        assert_eq!(
+            shown,
+            r#"<time datetime="2026-03-04T05:03:07Z" title="2026-03-04 05:03:07 UTC">3 minutes ago</time>"#
+        );
     }
 
     #[test]
     fn the_navigation_names_the_connectors_only_where_they_are_on() {
         let paths = |plugins| {
-            let signed = Signed { name: "ada".to_owned(), waiting: 3, plugins, now: String::new() };
-            signed.navigation(&Here::Asks).into_iter().map(|entry| (entry.path, entry.current, entry.waiting)).collect::<Vec<_>>()
+            let signed = Signed {
+                name: "ada".to_owned(),
+                waiting: 3,
+                plugins,
+                now: String::new(),
+            };
+            signed
+                .navigation(&Here::Asks)
+                .into_iter()
+                .map(|entry| (entry.path, entry.current, entry.waiting))
+                .collect::<Vec<_>>()
         };
-        assert!(paths(true).contains(&("/plugins", false, 0)) && paths(true).contains(&("/attention?tab=drafts", true, 3)));
+        assert!(
+            paths(true).contains(&("/plugins", false, 0))
+                && paths(true).contains(&("/attention?tab=drafts", true, 3))
+        );
         assert!(paths(false).iter().all(|(path, ..)| *path != "/plugins"));
     }
 
     #[test]
     fn a_setting_is_told_in_its_largest_whole_unit() {
-        for (seconds, words) in [(43_200, "12 hours"), (60, "1 minute"), (90, "90 seconds"), (172_800, "2 days"), (0, "0 seconds")] {
+        for (seconds, words) in [
+            (43_200, "12 hours"),
+            (60, "1 minute"),
+            (90, "90 seconds"),
+            (172_800, "2 days"),
+            (0, "0 seconds"),
+        ] {
             assert_eq!(span(Duration::from_secs(seconds)), words);
         }
     }
 
     #[test]
     fn only_a_path_of_this_site_is_followed() {
-        for good in ["/", "/plugins", "/attention?tab=drafts#draft-7", "/chief/conversations/3?before=9"] {
+        for good in [
+            "/",
+            "/plugins",
+            "/attention?tab=drafts#draft-7",
+            "/chief/conversations/3?before=9",
+        ] {
             assert_eq!(own_path(Some(good)), good);
         }
         let long = format!("/{}", "a".repeat(2048));
@@ -335,21 +422,30 @@ mod tests {
 
     #[test]
     fn a_query_value_holds_nothing_that_ends_it() {
-        assert_eq!(query_value("/attention?tab=drafts#draft-1&x=é"), "/attention%3Ftab%3Ddrafts%23draft-1%26x%3D%C3%A9");
+        assert_eq!(
+            query_value("/attention?tab=drafts#draft-1&x=é"),
+            "/attention%3Ftab%3Ddrafts%23draft-1%26x%3D%C3%A9"
+        );
     }
 
     #[test]
     fn outside_text_keeps_its_lines_and_hides_nothing() {
         assert_eq!(lines("a\r\nb\nc\td"), "a\nb\nc\td");
         assert_eq!(lines("a\rb"), "a\\u{d}\nb");
-        assert_eq!(lines("x\u{2028}y\u{202e}z\u{200b}\u{1b}[31m"), "x\\u{2028}\ny\\u{202e}z\\u{200b}\\u{1b}[31m");
+        assert_eq!(
+            lines("x\u{2028}y\u{202e}z\u{200b}\u{1b}[31m"),
+            "x\\u{2028}\ny\\u{202e}z\\u{200b}\\u{1b}[31m"
+        );
         assert_eq!(one_line("a\nb\u{202e}"), "a\\nb\\u{202e}");
     }
 
     #[test]
     fn a_sender_nobody_proved_is_marked_whatever_it_says() {
         let shown = Sender::new(Some("Bob \u{202e}(verified)"), false);
-        assert_eq!((shown.name.as_str(), shown.mark), ("Bob \\u{202e}(verified)", Some(fence::UNVERIFIED)));
+        assert_eq!(
+            (shown.name.as_str(), shown.mark),
+            ("Bob \\u{202e}(verified)", Some(fence::UNVERIFIED))
+        );
         assert!(Sender::new(Some("Bob"), true).mark.is_none());
         assert_eq!(Sender::new(None, false).name, "(no sender given)");
     }

@@ -392,6 +392,15 @@ impl Answer {
     }
 }
 
+/// An inline snapshot in a law that runs once an engine: each run must give the same.
+macro_rules! same_on_both {
+    ($value:expr, @$text:literal) => {{
+        let value = $value;
+        insta::allow_duplicates! { insta::assert_snapshot!(value, @$text) }
+    }};
+}
+pub(crate) use same_on_both;
+
 /// As a page escapes outside text.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&#38;").replace('<', "&#60;").replace('>', "&#62;").replace('"', "&#34;").replace('\'', "&#39;")

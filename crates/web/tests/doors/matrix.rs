@@ -154,7 +154,7 @@ const PERSON: &[Plan] = &[
         method: "POST",
         path: "/settings/passkeys/finish",
         ask: |_| Ask::script("/settings/passkeys/finish", &json!({"ceremony": "0", "label": "key", "answer": {}})),
-        good: |a| a.status == 409 || a.status == 401,
+        good: stale,
     },
     Plan { method: "POST", path: "/settings/passkeys/{id}/remove", ask: |_| Ask::form("/settings/passkeys/999999/remove", &[]), good: missing },
     Plan { method: "GET", path: "/confirm", ask: |_| Ask::get("/confirm?next=/chief"), good: ok },
@@ -164,7 +164,7 @@ const PERSON: &[Plan] = &[
         method: "POST",
         path: "/confirm/passkey/finish",
         ask: |_| Ask::script("/confirm/passkey/finish", &json!({"ceremony": "0", "answer": {}})),
-        good: |a| a.status == 409 || a.status == 401,
+        good: stale,
     },
     // Both lead to the sign-in, as a refusal does; only they take the cookie away.
     Plan { method: "POST", path: "/sign-out", ask: |_| Ask::form("/sign-out", &[]), good: |a| to(a, "/sign-in") && a.header("set-cookie").contains("Max-Age=0") },
@@ -192,7 +192,7 @@ const VISITOR: &[Plan] = &[
         method: "POST",
         path: "/sign-in/passkey/finish",
         ask: |_| Ask::script("/sign-in/passkey/finish", &json!({"ceremony": "0", "answer": {}})),
-        good: |a| a.status == 409 || a.status == 401,
+        good: stale,
     },
 ];
 

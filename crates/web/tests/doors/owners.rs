@@ -145,7 +145,7 @@ fn no_page_shows_a_word_of_anothers() {
         let his = doors.page(&bob.cookie, "/attention?tab=drafts").await;
         assert!(his.contains("Bobs own reply.") && his.contains("body of bobs-own"));
         let audit = doors.page(&bob.cookie, "/audit").await;
-        assert!(audit.contains("plugin.draft.filed") && !audit.contains("plugin.draft.approved"), "hers was approved, his only filed");
+        assert!(audit.contains(">plugin.draft.filed</td>") && !audit.contains(">plugin.draft.approved</td>"), "hers was approved, his only filed");
     });
 }
 

@@ -1,6 +1,5 @@
 //! `POST /plugin/v1/messages`: each field's rule, each answer, the order of the checks. And what every connector route says when plugins are off.
 
-use insta::assert_snapshot;
 use muster_app::{accounts, audit, plugins};
 use muster_testkit::Step;
 use serde_json::{Value, json};
@@ -8,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-use super::kit::{Answer, Ask, Connector, Doors, doors};
+use super::kit::{Answer, Ask, Connector, Doors, doors, same_on_both};
 
 const MESSAGES: &str = "/plugin/v1/messages";
 
@@ -57,9 +56,9 @@ fn a_new_message_is_queued_and_a_repeat_is_the_stored_one() {
             "external_id": "msg-0001", "sender": "someone@example.invalid", "subject": "hello", "body": "…",
             "received_at": "2000-01-02T03:04:05Z", "no_reply": false, "sender_verified": false, "thread": "t-1", "human_conversation": true
         });
-        assert_snapshot!(post(&doors, &mail, full.to_string()).await.line(), @r#"202 application/json {"id":1,"status":"queued"}"#);
+        same_on_both!(post(&doors, &mail, full.to_string()).await.line(), @r#"202 application/json {"id":1,"status":"queued"}"#);
         let other = json!({"external_id": "msg-0001", "body": "another body", "no_reply": true});
-        assert_snapshot!(post(&doors, &mail, other.to_string()).await.line(), @r#"200 application/json {"id":1,"status":"queued"}"#);
+        same_on_both!(post(&doors, &mail, other.to_string()).await.line(), @r#"200 application/json {"id":1,"status":"queued"}"#);
         assert_eq!(waiting(&doors, &mail).await, 1);
     });
 }
@@ -269,7 +268,7 @@ fn the_hours_cap_is_a_429_that_says_when_to_come_back_and_stops_no_repeat() {
         }
         let refused = post(&doors, &mail, body(60)).await;
         assert_eq!(refused.header("retry-after"), "1200");
-        assert_snapshot!(refused.line(), @r#"429 application/json {"error":"this connector already stored 60 new messages in the last hour; nothing was stored, send the message again after Retry-After seconds"}"#);
+        same_on_both!(refused.line(), @r#"429 application/json {"error":"this connector already stored 60 new messages in the last hour; nothing was stored, send the message again after Retry-After seconds"}"#);
         assert_eq!(post(&doors, &mail, body(5)).await.status, 200, "a repeat is answered");
         assert_eq!(post(&doors, &mail, with("body", json!(""))).await.status, 400, "a broken field is told first");
         assert_eq!(post(&doors, &chat, body(60)).await.status, 202, "the cap is each connector's own");
@@ -292,7 +291,7 @@ fn two_hundred_that_wait_are_enough() {
         doors.muster.clock.advance(Duration::from_secs(3_601));
         let refused = post(&doors, &mail, with("body", json!("x"))).await;
         assert!(refused.header("retry-after").parse::<u64>().unwrap() > 0);
-        assert_snapshot!(refused.line(), @r#"429 application/json {"error":"200 messages of this connector are not yet delivered; nothing was stored, send the message again after Retry-After seconds"}"#);
+        same_on_both!(refused.line(), @r#"429 application/json {"error":"200 messages of this connector are not yet delivered; nothing was stored, send the message again after Retry-After seconds"}"#);
         let repeat = json!({"external_id": "q7", "body": "x"}).to_string();
         assert_eq!(post(&doors, &mail, repeat).await.status, 200);
     });
@@ -307,7 +306,7 @@ fn of_two_broken_rules_the_earlier_one_answers() {
         // 401 before 400 and 413, and a dead token is not seen.
         for body in ["{".to_owned(), with("body", json!("")), " ".repeat(300 * 1024)] {
             let answer = doors.send(Ask::post(MESSAGES).bearer(&format!("mpl_{}", "0".repeat(64))).body(body)).await;
-            assert_snapshot!(answer.line(), @r#"401 application/json {"error":"this is not the token of a live connector; send Authorization: Bearer mpl_… with a token that was not revoked"}"#);
+            same_on_both!(answer.line(), @r#"401 application/json {"error":"this is not the token of a live connector; send Authorization: Bearer mpl_… with a token that was not revoked"}"#);
             assert_eq!(answer.header("www-authenticate"), "Bearer");
         }
         assert_eq!(seen().await, None);

@@ -2,6 +2,7 @@
 
 mod http;
 mod look;
+mod raw;
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -16,8 +17,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) use http::{Answer, Browser, Http, offered};
+pub(crate) use http::{Browser, Http, offered};
 pub(crate) use look::Look;
+pub(crate) use raw::{Raw, exchange, status};
 pub(crate) use muster_store::Engine;
 pub(crate) use muster_testkit::engines;
 
@@ -217,6 +219,11 @@ impl Said {
     /// Its exit code; 128 and more for a signal, as a shell says it.
     pub(crate) fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap())
+    }
+
+    /// Exit code, standard output, standard error.
+    pub(crate) fn all(&self) -> (i32, &str, &str) {
+        (self.code(), &self.out, &self.err)
     }
 
     /// Its output, when it succeeded.

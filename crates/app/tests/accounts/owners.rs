@@ -1,0 +1,232 @@
+//! Owners: who may make the first, names, disabling and enabling. Never looks into a session.
+
+use std::sync::Arc;
+
+use muster_app::App;
+use muster_app::accounts::{self, AccountError};
+use muster_app::plugins;
+use muster_core::clock::{Clock, Time};
+use muster_core::secret::TokenKind;
+use muster_core::text::Label;
+use muster_store::{Db, Engine, Options};
+use muster_testkit::{PASSWORD, PgDatabase, add_owner, engines, on_both, settings};
+
+use super::kit::{DAY, add, events, everything_stored, sign_in, try_sign_in, who};
+
+/// Runs `law` on two apps over one database that has no owner yet.
+fn on_empty<F: Future<Output = ()>>(law: impl Fn(App, App) -> F) {
+    for engine in engines() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let dir = Arc::new(tempfile::tempdir().unwrap());
+            let database = match engine {
+                Engine::Sqlite => None,
+                Engine::Postgres => Some(PgDatabase::fresh().await),
+            };
+            let url = database.as_ref().map_or_else(|| format!("sqlite://{}", dir.path().join("muster.db").display()), |database| database.url.clone());
+            let clock = Clock::manual(Time::from_micros(1_800_000_000_000_000));
+            let mut apps = Vec::new();
+            for _ in 0..2 {
+                let db = Db::open(&Options::new(&url, dir.path().join("locks"))).await.unwrap();
+                apps.push(App::new(db, clock.clone(), settings(dir.path())));
+            }
+            law(apps[0].clone(), apps[1].clone()).await;
+            for app in apps {
+                app.db.close().await;
+            }
+            if let Some(database) = database {
+                database.drop_now().await;
+            }
+        });
+    }
+}
+
+// spec: TOK-025
+#[test]
+fn of_twenty_first_owners_at_once_one_is_made() {
+    on_empty(|app, other| async move {
+        assert!(!accounts::any_owner(&app).await.unwrap());
+        let tries: Vec<_> = (0..20)
+            .map(|n| {
+                let app = if n % 2 == 0 { app.clone() } else { other.clone() };
+                tokio::spawn(async move { add(&app, &format!("owner-{n}"), PASSWORD, true).await })
+            })
+            .collect();
+        let mut made = Vec::new();
+        for one in tries {
+            match one.await.unwrap() {
+                Ok(id) => made.push(id),
+                Err(AccountError::AlreadySetUp) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        let owners = accounts::list(&app).await.unwrap();
+        assert_eq!(owners.iter().map(|owner| owner.id).collect::<Vec<_>>(), made);
+        assert_eq!(made.len(), 1);
+        assert!(accounts::any_owner(&app).await.unwrap());
+        assert!(matches!(add(&app, "late", PASSWORD, true).await, Err(AccountError::AlreadySetUp)));
+        assert!(try_sign_in(&app, "late", PASSWORD).await.is_err());
+        assert!(try_sign_in(&app, &owners[0].name, PASSWORD).await.is_ok());
+        add(&app, "second", PASSWORD, false).await.unwrap();
+        assert_eq!(events(&app, made[0], "owner.added").await.len(), 1);
+    });
+}
+
+// spec: TOK-025
+#[test]
+fn a_name_belongs_to_one_owner_however_many_ask_at_once() {
+    on_both(|muster| async move {
+        let tries: Vec<_> = (0..8)
+            .map(|_| {
+                let app = muster.app.clone();
+                tokio::spawn(async move { add(&app, "bob", PASSWORD, false).await })
+            })
+            .collect();
+        let mut made = 0;
+        for one in tries {
+            match one.await.unwrap() {
+                Ok(_) => made += 1,
+                Err(AccountError::NameTaken) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(made, 1);
+        let names: Vec<_> = accounts::list(&muster.app).await.unwrap().into_iter().map(|owner| owner.name).collect();
+        assert_eq!(names, ["ada", "bob"], "oldest first");
+    });
+}
+
+// spec: TOK-025 TOK-031
+#[test]
+fn a_disabled_account_is_refused_everywhere_at_once_and_loses_nothing() {
+    on_both(|muster| async move {
+        let app = &muster.app;
+        let cookie = sign_in(app, "ada").await;
+        let label = || Label::parse("label", "script").unwrap();
+        let mut made = Vec::new();
+        for kind in [TokenKind::Personal, TokenKind::MirrorHost, TokenKind::Agent] {
+            made.push(accounts::create_token(app, muster.owner, kind, label(), Some(label())).await.unwrap().token);
+        }
+        let live = || async {
+            let tokens = (
+                accounts::personal(app, made[0].expose()).await.unwrap().is_some(),
+                accounts::mirror(app, made[1].expose()).await.unwrap().is_some(),
+                accounts::agent(app, made[2].expose()).await.unwrap().is_some(),
+            );
+            (who(app, &cookie).await.is_some(), tokens, try_sign_in(app, "ada", PASSWORD).await.is_ok())
+        };
+        assert_eq!(live().await, (true, (true, true, true), true));
+        let bob = add_owner(app, "bob").await;
+        let bobs = sign_in(app, "bob").await;
+        accounts::disable(app, "ada").await.unwrap();
+        assert_eq!(live().await, (false, (false, false, false), false));
+        assert!(who(app, &bobs).await.is_some(), "nobody else notices");
+        assert_eq!(accounts::first_enabled(app).await.unwrap().unwrap().id, bob);
+        assert_eq!(accounts::tokens(app, muster.owner).await.unwrap().len(), 3, "nothing of it is deleted");
+        accounts::enable(app, "ada").await.unwrap();
+        assert_eq!(live().await, (true, (true, true, true), true));
+        assert_eq!(accounts::first_enabled(app).await.unwrap().unwrap().id, muster.owner);
+    });
+}
+
+#[test]
+fn disabling_twice_keeps_the_first_moment_and_leaves_one_row() {
+    on_both(|muster| async move {
+        let app = &muster.app;
+        accounts::disable(app, "ada").await.unwrap();
+        let at = app.clock.now();
+        muster.clock.advance(DAY);
+        accounts::disable(app, "ada").await.unwrap();
+        assert_eq!(accounts::find(app, "ada").await.unwrap().disabled_at, Some(at));
+        for _ in 0..2 {
+            accounts::enable(app, "ada").await.unwrap();
+        }
+        assert_eq!(accounts::find(app, "ada").await.unwrap().disabled_at, None);
+        assert_eq!(events(app, muster.owner, "owner.disabled").await.len(), 1);
+        assert_eq!(events(app, muster.owner, "owner.enabled").await.len(), 1);
+        assert!(matches!(accounts::disable(app, "nobody").await, Err(AccountError::NotFound)));
+        assert!(matches!(accounts::enable(app, "nobody").await, Err(AccountError::NotFound)));
+        assert!(matches!(accounts::find(app, "nobody").await, Err(AccountError::NotFound)));
+    });
+}
+
+#[test]
+fn a_password_is_kept_only_as_an_argon2id_hash() {
+    on_both(|muster| async move {
+        add(&muster.app, "eve", "unmistakable password", false).await.unwrap();
+        try_sign_in(&muster.app, "eve", "unmistakable password").await.unwrap();
+        let all = everything_stored(&muster).await;
+        assert!(all.contains("$argon2id$v=19$m=19456,t=2,p=1$"));
+        assert!(!all.contains("unmistakable"));
+    });
+}
+
+// spec: AUD-003 TOK-006
+#[test]
+fn a_connectors_token_is_stored_and_audited_without_its_text() {
+    on_both(|muster| async move {
+        let app = &muster.app;
+        let made = plugins::create(
+            app,
+            muster.owner,
+            plugins::NewPlugin {
+                name: muster_core::text::Slug::parse("name", "mail").unwrap(),
+                label: Label::parse("label", "Mail").unwrap(),
+                data_scope: muster_core::text::DataScope::parse("data scope", "mail").unwrap(),
+            },
+        )
+        .await
+        .unwrap();
+        plugins::authenticate(app, made.token.expose()).await.unwrap().unwrap();
+        plugins::revoke(app, muster.owner, made.id).await.unwrap();
+        for event in ["plugin.created", "plugin.revoked"] {
+            let rows = events(app, muster.owner, event).await;
+            assert_eq!(rows.len(), 1, "{event}");
+            assert_eq!((rows[0].subject.clone(), rows[0].actor.as_str()), (format!("plugin:{}", made.id), "owner"));
+        }
+        let all = everything_stored(&muster).await;
+        let secret = made.token.expose().strip_prefix("mpl_").unwrap();
+        assert!(!all.contains(secret));
+        assert!(all.contains(muster_core::TokenHash::of(made.token.expose()).as_str()));
+    });
+}
+
+// spec: TOK-019 TOK-021
+#[test]
+fn a_connectors_name_is_one_live_connectors_and_only_its_owner_can_revoke_it() {
+    on_both(|muster| async move {
+        let app = &muster.app;
+        let new = || plugins::NewPlugin {
+            name: muster_core::text::Slug::parse("name", "mail").unwrap(),
+            label: Label::parse("label", "Mail").unwrap(),
+            data_scope: muster_core::text::DataScope::parse("data scope", "mail").unwrap(),
+        };
+        let tries: Vec<_> = (0..6)
+            .map(|_| {
+                let (app, owner, new) = (app.clone(), muster.owner, new());
+                tokio::spawn(async move { plugins::create(&app, owner, new).await })
+            })
+            .collect();
+        let mut made = Vec::new();
+        for one in tries {
+            match one.await.unwrap() {
+                Ok(created) => made.push(created),
+                Err(refused @ plugins::PluginError::NameTaken) => assert!(refused.to_string().contains("live connector of this name")),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(made.len(), 1);
+        let bob = add_owner(app, "bob").await;
+        plugins::create(app, bob, new()).await.unwrap();
+        assert!(matches!(plugins::revoke(app, bob, made[0].id).await, Err(plugins::PluginError::NotFound)));
+        let caller = plugins::authenticate(app, made[0].token.expose()).await.unwrap().unwrap();
+        plugins::touch_now(app, &caller).await.unwrap();
+        assert!(plugins::list(app, bob).await.unwrap().iter().all(|plugin| plugin.id != made[0].id));
+        plugins::revoke(app, muster.owner, made[0].id).await.unwrap();
+        assert!(matches!(plugins::touch_now(app, &caller).await, Err(plugins::PluginError::NotLive)));
+        assert!(matches!(plugins::revoke(app, muster.owner, made[0].id).await, Err(plugins::PluginError::NotFound)), "once");
+        plugins::create(app, muster.owner, new()).await.unwrap();
+        let lines: Vec<_> = plugins::list(app, muster.owner).await.unwrap().into_iter().map(|line| line.revoked_at.is_some()).collect();
+        assert_eq!(lines, [true, false], "the revoked one stays on the list, and its name is free again");
+    });
+}

@@ -1,0 +1,282 @@
+// Every page, for everybody: axe-core in light and dark on a phone and a desk, no sideways scrolling at 320 pixels, everything reachable with
+// Tab and seen to have the focus, one heading and a title of its own, no motion where none is wanted. Takes the screenshots on the way.
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+
+import { HOUR, Muster, PASSWORD, Person, axe, screenshots, test } from "./bench.mjs";
+
+const DRAFTS = "/attention?tab=drafts";
+const SIZES = { phone: { width: 360, height: 740 }, desktop: { width: 1280, height: 900 } };
+const shots = screenshots();
+const source = axe();
+const titles = new Map();
+const problems = [];
+
+/** Looks at the page as it stands, in every size and colour scheme. */
+async function look(page, name) {
+  const problem = (words) => problems.push(`${name}: ${words}`);
+  await frame(page, name, problem);
+  for (const [size, viewport] of Object.entries(SIZES)) {
+    await page.setViewportSize(viewport);
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      for (const found of await violations(page)) problem(`${size}, ${colorScheme}: ${found}`);
+      if (await page.evaluate(crooked)) problem(`${size}: a cell of a table does not stand below its heading`);
+      if (shots) await page.screenshot({ path: join(shots, `${name}-${size}-${colorScheme}.png`), fullPage: true });
+    }
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 320, height: 640 });
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  if (wide > 320) problem(`scrolls sideways at 320 pixels, by ${wide - 320}`);
+  await page.setViewportSize(SIZES.phone);
+  await tab(page, problem);
+}
+
+/** Whether a table that is laid out as one has a cell that is not in its column. Runs in the page. */
+function crooked() {
+  const lefts = (cells) => Array.from(cells, (cell) => Math.round(cell.getBoundingClientRect().left)).join();
+  const tables = Array.from(document.querySelectorAll("table")).filter((table) => getComputedStyle(table).display === "table");
+  return tables.some((table) => Array.from(table.tBodies[0].rows).some((row) => lefts(row.cells) !== lefts(table.tHead.rows[0].cells)));
+}
+
+/** The title, the headings, the motion. */
+async function frame(page, name, problem) {
+  const title = await page.title();
+  if (!title.endsWith(" · muster") || title.length < 12) problem(`the title is ${title}`);
+  const other = titles.get(title);
+  if (other && other !== name.split("-")[0]) problem(`the title ${title} is ${other}'s too`);
+  titles.set(title, name.split("-")[0]);
+  const headings = await page.locator("h1:visible").count();
+  if (headings !== 1) problem(`${headings} headings of the first level`);
+  const moving = await page.evaluate(() => {
+    const seconds = (list) => Math.max(...list.split(",").map((one) => parseFloat(one)));
+    const all = Array.from(document.querySelectorAll("*"), (element) => [element, getComputedStyle(element)]);
+    return all.filter(([, style]) => seconds(style.transitionDuration) > 0 || style.animationName !== "none" || style.scrollBehavior === "smooth").length;
+  });
+  if (moving) problem(`${moving} elements move although no motion is wanted`);
+}
+
+async function violations(page) {
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(source);
+  return page.evaluate(async () => {
+    const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+    const { violations: found } = await window.axe.run(document, { runOnly: rules, resultTypes: ["violations"] });
+    return found
+      .filter(({ impact }) => impact === "serious" || impact === "critical")
+      .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html, failureSummary }) => `${html.slice(0, 160)} (${failureSummary})`).join(" | ")}`);
+  });
+}
+
+/** Presses Tab until everything that takes it was reached, and looks whether it can be seen to have it. */
+async function tab(page, problem) {
+  const wanted = await page.evaluate(() => {
+    document.activeElement?.blur();
+    const all = Array.from(document.querySelectorAll("a[href], button:enabled, input:enabled:not([type=hidden]), select, textarea, summary, [tabindex='0']"));
+    window.wanted = all.filter((element) => element.getClientRects().length > 0 && element.checkVisibility());
+    window.reached = new Set();
+    return window.wanted.length;
+  });
+  let left = wanted;
+  for (let pressed = 0; left > 0 && pressed < wanted * 2 + 5; pressed += 1) {
+    await page.keyboard.press("Tab");
+    const stop = await page.evaluate(() => {
+      const at = document.activeElement;
+      if (!window.wanted.includes(at)) return { left: window.wanted.length - window.reached.size };
+      window.reached.add(at);
+      const { outlineStyle, outlineWidth, outlineColor } = getComputedStyle(at);
+      const box = at.getBoundingClientRect();
+      const seen = outlineStyle !== "none" && parseFloat(outlineWidth) >= 2 && !/, 0\)$/.test(outlineColor);
+      const inside = box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
+      return { left: window.wanted.length - window.reached.size, seen, inside, html: at.outerHTML.slice(0, 120) };
+    });
+    left = stop.left;
+    if (stop.html && !stop.seen) problem(`has the focus and does not show it: ${stop.html}`);
+    if (stop.html && !stop.inside) problem(`has the focus out of sight: ${stop.html}`);
+  }
+  if (left > 0) {
+    const missed = await page.evaluate(() => window.wanted.filter((element) => !window.reached.has(element)).map((element) => element.outerHTML.slice(0, 120)));
+    problem(`not reached with Tab: ${missed.join(" | ")}`);
+  }
+}
+
+function clean() {
+  const found = problems.splice(0);
+  assert.equal(found.length, 0, `\n${found.join("\n")}`);
+}
+
+// ---- A muster in which every state of everything can be seen, with the longest words it takes
+
+const muster = await Muster.serve({ name: "access" });
+const setup = /http:\/\/localhost:\d+(\/setup\?code=\S+)/.exec(muster.said.err)[1];
+const person = await Person.at(muster);
+const { page } = person;
+const long = (length) => "wwwwwwwwww".repeat(20).slice(0, length);
+
+async function post(path, form = {}) {
+  const answer = await person.context.request.post(path, { form, headers: { origin: muster.base }, maxRedirects: 0 });
+  assert.equal(answer.status(), 303, `${path}: ${await answer.text()}`);
+}
+
+async function numberOf(message) {
+  const html = await (await person.context.request.get(DRAFTS)).text();
+  const found = [...html.matchAll(/id="draft-(\d+)"[^]*?as message (\d+)</g)].find((card) => Number(card[2]) === message);
+  return Number(found[1]);
+}
+
+async function populate() {
+  const connector = muster.connector("mail", { label: "Inbox", scope: "notes about the inbox" });
+  muster.connector("gone", { label: long(80), scope: long(200) });
+  muster.command(["connector", "revoke", "gone"]);
+  muster.connector(`chat.${long(59)}`, { label: long(80), scope: long(200) });
+  muster.chief();
+  const draft = async (fields) => numberOf(await connector.message(fields));
+
+  const failing = await draft({ subject: "Invoice 2041", sender: "Billing <billing@example.test>", sender_verified: false });
+  await post(`/attention/drafts/${failing}/approve`);
+  const sent = await draft({ subject: "Minutes of Monday", sender: "Grace <grace@example.test>" });
+  await post(`/attention/drafts/${sent}/approve`);
+  for (const result of [{ ok: false, detail: `552 5.3.4 too big\n${long(190)}` }, { ok: true, external_ref: `<${long(90)}@example.test>` }]) {
+    const claimed = await connector.claim();
+    await connector.result(claimed.body.draft_id, result);
+  }
+  await post(`/attention/drafts/${await draft({ subject: "Buy now", sender: "Shop <shop@example.test>", sender_verified: false })}/reject`);
+  const twice = await connector.message({ subject: "Which room?", sender: "Lin <lin@example.test>" });
+  await post(`/attention/drafts/${await numberOf(twice)}/approve`);
+  await connector.claim();
+  muster.later(200);
+  muster.order({ replies: ["The first room.", "The second room, after another look."], to: twice });
+  await connector.message({ subject: "One more", no_reply: true });
+  await connector.message({ subject: "And one" });
+
+  muster.order({ break: true });
+  await connector.message({ subject: long(200), sender: long(200), sender_verified: false });
+  await connector.message({ subject: "Broken off", sender: "Bob <bob@example.test>" });
+
+  muster.order({ replies: ["Yes, of course."] });
+  await post(`/attention/drafts/${await draft({ subject: "Collected", sender: "Eve <eve@example.test>" })}/approve`);
+  await connector.claim();
+  await post(`/attention/drafts/${await draft({ subject: "Approved", sender: "Ida <ida@example.test>" })}/approve`);
+  muster.order({ replies: [`Caf\u00e9 at noon?\n\nIt is the one with the \\n on its sign. ${long(150)}\n\nAda`] });
+  await connector.message({ subject: long(200), sender: `${long(180)}@example.test`, sender_verified: false, body: `<script>alert(1)</script>\n${long(200)}\n${"line\n".repeat(40)}` });
+  muster.order({ replies: ["Thank you, noon on Thursday works for me. I look forward to it."] });
+  await connector.message({ subject: "Lunch on Thursday?", sender: "Ada <ada@example.com>", body: "Hi,\n\ndo you have time for lunch on Thursday? Noon would suit me.\n\nAda" });
+
+  for (const [kind, label] of [["personal", "laptop"], ["personal", long(80)], ["agent", "helper"]]) {
+    muster.command(["token", "create", "--kind", kind, "--label", label]);
+  }
+  muster.command(["token", "create", "--kind", "mirror-host", "--label", "tower", "--host", long(80)]);
+  muster.command(["token", "create", "--kind", "personal", "--label", "lost"]);
+  const lost = JSON.parse(muster.command(["--json", "token", "list"])).find(({ label }) => label === "lost");
+  await post(`/settings/tokens/${lost.id}/revoke`);
+}
+
+// ---- The pages
+
+test("setting up and signing in", async () => {
+  await person.open(setup);
+  await look(page, "setup");
+  await page.getByLabel("Name").fill("Ada!");
+  await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
+  await page.getByLabel("Password again").fill("something else");
+  await page.getByRole("button", { name: "Make the account" }).click();
+  await page.locator("#again-error").waitFor();
+  await look(page, "setup-refused");
+
+  muster.owner();
+  await person.open("/sign-in");
+  await look(page, "sign_in");
+  await person.fillSignIn("ada", "wrong password");
+  await page.getByRole("alert").first().waitFor();
+  await look(page, "sign_in-refused");
+  clean();
+});
+
+test("before anything is set up", async () => {
+  await person.signIn();
+  for (const [name, path] of [["overview-newcomer", "/"], ["drafts-empty", DRAFTS], ["plugins-empty", "/plugins"], ["chief-empty", "/chief"], ["settings-empty", "/settings"]]) {
+    await person.open(path);
+    await look(page, name);
+  }
+  clean();
+});
+
+test("with everything there is, the overview, the drafts and the archive", async () => {
+  await populate();
+  await person.open("/");
+  await look(page, "overview");
+  await person.open(DRAFTS);
+  assert.ok((await page.locator("[data-card]").count()) >= 10);
+  for (const part of await page.locator("details[data-card] > summary").all()) await part.click();
+  await look(page, "drafts");
+  await person.open(`${DRAFTS}&archived=1`);
+  await look(page, "archive");
+  clean();
+});
+
+test("with everything there is, the connectors, the chief and the audit log", async () => {
+  await person.open("/plugins");
+  await page.getByText("Revoked (1)").click();
+  await look(page, "plugins");
+  await page.getByLabel("Name").fill("new");
+  await page.getByLabel("Label").fill("New");
+  await page.getByLabel("Data scope").fill("notes");
+  await page.getByRole("button", { name: "Make the connector" }).click();
+  await page.locator("#new-token").waitFor();
+  await look(page, "plugins-token");
+  await page.getByLabel("Name").fill("Bad name");
+  await page.getByLabel("Label").fill("x");
+  await page.getByLabel("Data scope").fill("x");
+  await page.getByRole("button", { name: "Make the connector" }).click();
+  await page.locator("#name-error").waitFor();
+  await look(page, "plugins-refused");
+  await person.open("/chief");
+  await look(page, "chief");
+  await page.getByRole("link", { name: "Inbox" }).click();
+  await page.waitForURL(/conversations/);
+  await look(page, "conversation");
+  await person.open("/audit");
+  await look(page, "audit");
+  clean();
+});
+
+test("with everything there is, the settings, a confirmation and a refusal", async () => {
+  const devtools = await person.context.newCDPSession(page);
+  await devtools.send("WebAuthn.enable");
+  const options = { protocol: "ctap2", transport: "internal", hasResidentKey: true, hasUserVerification: true, isUserVerified: true, automaticPresenceSimulation: true };
+  await devtools.send("WebAuthn.addVirtualAuthenticator", { options });
+  await person.open("/settings");
+  await page.getByLabel("Name of a new passkey").fill(long(80));
+  await page.getByRole("button", { name: "Add a passkey" }).click();
+  await page.locator(".note").waitFor();
+  await look(page, "settings");
+  const personal = page.getByRole("region", { name: "Personal tokens" });
+  await personal.getByLabel("Label of a new token").fill("another");
+  await personal.getByRole("button", { name: "Make a personal token" }).click();
+  await page.locator("#new-token").waitFor();
+  await look(page, "settings-token");
+  muster.later(13 * HOUR);
+  await person.open(`/confirm?next=${encodeURIComponent(DRAFTS)}`);
+  await page.getByRole("button", { name: "Confirm with a passkey" }).waitFor();
+  await look(page, "confirm");
+  await person.open("/nothing");
+  await look(page, "refusal");
+  clean();
+});
+
+// spec: UIP-009
+test("a phone shows the pages at its own width, with room for a finger", async () => {
+  const phone = await Person.at(muster, { ...SIZES.phone, isMobile: true, hasTouch: true, deviceScaleFactor: 2, storageState: await person.context.storageState() });
+  for (const path of ["/", DRAFTS, "/plugins", "/settings", "/audit"]) {
+    await phone.open(path);
+    assert.equal(await phone.page.evaluate(() => innerWidth), 360, path);
+    const small = await phone.page.evaluate(() => {
+      const all = Array.from(document.querySelectorAll("button, .button, input:not([type=hidden]), summary, nav a")).filter((element) => element.checkVisibility());
+      return all.filter((element) => element.getBoundingClientRect().height < 44).map((element) => element.outerHTML.slice(0, 100));
+    });
+    assert.deepEqual(small, [], `${path}: what a finger presses is at least 44 pixels high`);
+  }
+  await phone.leave();
+  await person.leave();
+});
