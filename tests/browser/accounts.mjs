@@ -23,6 +23,7 @@ test("the set-up link makes the first owner, who is signed in, and then leads no
   await page.getByRole("button", { name: "Make the account" }).click();
   assert.match(await page.locator("#again-error").textContent(), /two passwords differ; nothing was stored/);
   assert.equal(await page.getByLabel("Name").inputValue(), "ada", "what was typed is kept");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "again", "the page begins at what is wrong");
 
   await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
   await page.getByLabel("Password again").fill(PASSWORD);

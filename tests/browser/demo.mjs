@@ -62,7 +62,7 @@ test("a mail that comes in while the page is open becomes a card by itself", asy
   deliver("4.script", HOSTILE);
   await cardAbout(page, "</pre><script>document.title = 'taken'</script>").waitFor();
   assert.equal(await page.evaluate(() => window.sameDocument), true, "without a reload");
-  assert.equal(await page.locator("#announce").textContent(), "3 reply drafts await you.");
+  await page.getByRole("status").filter({ hasText: "3 reply drafts await you." }).waitFor();
 });
 
 // spec: DRF-037 UIP-017

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 
-import { Muster, Person, cardOf, press, test, until } from "./bench.mjs";
+import { Muster, PASSWORD, Person, cardOf, press, test, until } from "./bench.mjs";
 
 const DRAFTS = "/attention?tab=drafts";
 const muster = await Muster.serve({ name: "live" });
@@ -87,7 +87,7 @@ test("a new card takes neither the focus nor the parts that were opened", async 
   await stayed(page);
   assert.equal(await page.evaluate(() => document.activeElement.textContent), mine);
   assert.equal(await page.locator("details[data-card]").getAttribute("open"), "");
-  assert.equal(await page.locator("#announce").textContent(), "2 reply drafts await you.");
+  await page.getByRole("status").filter({ hasText: "2 reply drafts await you." }).waitFor();
   assert.equal(await page.locator("nav .badge").first().textContent(), ": 2 waiting", "the navigation counts along");
 });
 
@@ -145,6 +145,18 @@ test("the chief's page has a conversation for each connector, which grows while 
   await turns.first().locator(".state").filter({ hasText: "delivered" }).waitFor();
   await stayed(page);
   assert.match(await turns.first().textContent(), /A new turn, ＠\/etc\/passwd and all\..*Read it, and did as the orders say\./s);
+});
+
+// spec: DRF-035
+test("a link to a card leads to that card, also by way of the sign-in", async () => {
+  const link = `${DRAFTS}#${await person.open(DRAFTS).then(() => page.locator("[data-card]").last().getAttribute("id"))}`;
+  const visitor = await Person.at(muster, { height: 500 });
+  await visitor.open(link);
+  await visitor.fillSignIn("ada", PASSWORD);
+  await visitor.page.waitForURL(`${muster.base}${link}`);
+  const { y } = await visitor.page.locator(new URL(visitor.page.url()).hash).boundingBox();
+  assert.ok(y >= 0 && y < 500, "the card is in view");
+  await visitor.leave();
 });
 
 test("keys move from card to card, and from nowhere else", async () => {

@@ -31,6 +31,7 @@ test("the sign-in and the connector's form work, and the new token is shown once
   await page.getByLabel("Data scope").fill("notes about the inbox");
   await page.getByRole("button", { name: "Make the connector" }).click();
   assert.equal(await page.getByLabel("Name").getAttribute("aria-invalid"), "true");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "name", "the page begins at what is wrong");
   assert.equal(await page.getByLabel("Label").inputValue(), "Inbox <i>", "what was typed is kept");
   assert.equal(await page.locator("#new-token").count(), 0);
 

@@ -20,7 +20,7 @@ pub(crate) enum Place {
     /// Lock files in this folder.
     Folder(PathBuf),
     /// Advisory locks of this database, each on a connection of its own.
-    Postgres(sqlx::postgres::PgConnectOptions),
+    Postgres(Box<sqlx::postgres::PgConnectOptions>),
 }
 
 /// A lock that is held; dropping it gives it back.

@@ -152,13 +152,18 @@ async fn prepare_file(path: &Path) -> Result<SqliteConnection, OpenError> {
     match sqlx::query("DELETE FROM _sqlx_migrations WHERE FALSE").execute(&mut writer).await {
         Ok(_) => Ok(writer),
         // Another process writes at this moment, so the file can be written.
-        Err(error) if is_busy(&error) => Ok(writer),
+        Err(error) if code(&error) == Some(BUSY) => Ok(writer),
         Err(error) => Err(failed(error)),
     }
 }
 
-fn is_busy(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(|e| e.code()).and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == 5)
+const BUSY: u32 = 5;
+const CANTOPEN: u32 = 14;
+
+/// SQLite's primary result code.
+fn code(error: &sqlx::Error) -> Option<u32> {
+    let code: u32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(code & 0xff)
 }
 
 /// Whether the file is missing, empty or begins as every SQLite database does.
@@ -192,6 +197,9 @@ fn file_fault(path: &Path, error: sqlx::Error) -> OpenError {
     let what = match kind {
         FaultKind::ReadOnly => format!("the file {path} or its folder cannot be written; make both writable for the user that runs muster"),
         FaultKind::StorageFull => format!("the disk that holds {path} is full; make room and start muster again"),
+        _ if code(&error) == Some(CANTOPEN) => {
+            format!("the file {path} could not be opened or made; let the user that runs muster write to it and to its folder")
+        }
         _ => format!("the SQLite file {path} could not be made ready; what it held is as it was"),
     };
     OpenError::Fault(Fault::new(kind, what).because(error))
@@ -244,7 +252,7 @@ async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
     migrate::POSTGRES.run(&pool).await.map_err(|error| migrate::explain(error, broke))?;
     let wakeups = Wakeups::default();
     let listener = tokio::spawn(listen::listen(pool.clone(), connect.clone(), wakeups.clone()));
-    Ok(Db::of(Pool::Postgres { pool, listener }, wakeups, Place::Postgres(connect)))
+    Ok(Db::of(Pool::Postgres { pool, listener }, wakeups, Place::Postgres(Box::new(connect))))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Owners: who may make the first, names, disabling and enabling. Never looks into a session.
 
+use std::str::FromStr as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_app::App;
 use muster_app::accounts::{self, AccountError};
@@ -10,11 +12,13 @@ use muster_core::secret::TokenKind;
 use muster_core::text::Label;
 use muster_store::{Db, Engine, Options};
 use muster_testkit::{PASSWORD, PgDatabase, add_owner, engines, on_both, settings};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, Executor as _, PgConnection};
 
 use super::kit::{DAY, add, events, everything_stored, sign_in, try_sign_in, who};
 
-/// Runs `law` on two apps over one database that has no owner yet.
-fn on_empty<F: Future<Output = ()>>(law: impl Fn(App, App) -> F) {
+/// Runs `law` on two apps over one database that has no owner yet, with a Postgres database's address.
+fn on_empty<F: Future<Output = ()>>(law: impl Fn(App, App, Option<String>) -> F) {
     for engine in engines() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
@@ -30,7 +34,7 @@ fn on_empty<F: Future<Output = ()>>(law: impl Fn(App, App) -> F) {
                 let db = Db::open(&Options::new(&url, dir.path().join("locks"))).await.unwrap();
                 apps.push(App::new(db, clock.clone(), settings(dir.path())));
             }
-            law(apps[0].clone(), apps[1].clone()).await;
+            law(apps[0].clone(), apps[1].clone(), database.as_ref().map(|database| database.url.clone())).await;
             for app in apps {
                 app.db.close().await;
             }
@@ -41,17 +45,45 @@ fn on_empty<F: Future<Output = ()>>(law: impl Fn(App, App) -> F) {
     }
 }
 
+/// Holds every insert into `owners` back until ten transactions have got that far, so that they do race. SQLite has one writer.
+async fn hold_inserts_back(url: &str) -> PgConnection {
+    let mut conn = PgConnection::connect_with(&PgConnectOptions::from_str(url).unwrap()).await.unwrap();
+    conn.execute("BEGIN; LOCK TABLE owners IN SHARE MODE").await.unwrap();
+    conn
+}
+
+async fn let_them_go(mut conn: PgConnection) {
+    const WAITING: &str =
+        "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid WHERE NOT l.granted AND a.datname = current_database()";
+    for _ in 0..200 {
+        let (waiting,): (i64,) = sqlx::query_as(WAITING).fetch_one(&mut conn).await.unwrap();
+        if waiting >= 10 {
+            conn.execute("COMMIT").await.unwrap();
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("fewer than ten got as far as the insert");
+}
+
 // spec: TOK-025
 #[test]
 fn of_twenty_first_owners_at_once_one_is_made() {
-    on_empty(|app, other| async move {
+    on_empty(|app, other, postgres| async move {
         assert!(!accounts::any_owner(&app).await.unwrap());
+        let held = match &postgres {
+            Some(url) => Some(hold_inserts_back(url).await),
+            None => None,
+        };
         let tries: Vec<_> = (0..20)
             .map(|n| {
                 let app = if n % 2 == 0 { app.clone() } else { other.clone() };
                 tokio::spawn(async move { add(&app, &format!("owner-{n}"), PASSWORD, true).await })
             })
             .collect();
+        if let Some(held) = held {
+            let_them_go(held).await;
+        }
         let mut made = Vec::new();
         for one in tries {
             match one.await.unwrap() {

@@ -134,7 +134,7 @@ fn checks(text: &str) -> BTreeMap<String, String> {
             depth += i32::from(*c == '(') - i32::from(*c == ')');
             depth == 0 && *c == ')'
         });
-        found.insert(name.to_owned(), rest[..=end.unwrap().0].trim().to_owned());
+        found.insert(name.to_owned(), rest.get(..=end.unwrap().0).unwrap().trim().to_owned());
     }
     let all = text.replace("WITH CHECK", "").matches("CHECK (").count();
     assert_eq!(found.len(), all, "every check has a name: {text}");

@@ -225,7 +225,7 @@ fn messages(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
             (Refused, args)
         }
         "by_external_id" => (Nothing, args![s.plugin, format!("{}-ext-{}", s.name, s.queued)]),
-        "oldest_counted" => (Nothing, args![s.plugin, 0_i64, 0_i64]),
+        "oldest_counted" => (Nothing, args![s.plugin, THEN - 1, 0_i64]),
         "next_queued" => (Nothing, args![0_i64]),
         "begin" => (Nothing, args![s.queued, s.chief, LATE]),
         "plugin_words" => (Nothing, args![s.plugin]),

@@ -88,6 +88,14 @@ impl Raw {
         }
     }
 
+    /// Closes it and waits for that: the last to leave a SQLite file tidies it up.
+    pub(crate) async fn close(self) {
+        match self {
+            Self::Sqlite(conn) => conn.close().await.unwrap(),
+            Self::Postgres(conn) => conn.close().await.unwrap(),
+        }
+    }
+
     /// As muster's own role, with no setting of an owner.
     pub(crate) async fn as_muster(url: &str) -> PgConnection {
         PgConnection::connect_with(&PgConnectOptions::from_str(url).unwrap()).await.unwrap()

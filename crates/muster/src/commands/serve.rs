@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_app::{App, accounts, audit, background};
 use muster_web::{Limits, Origin, Setup, Web};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -60,7 +60,7 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
     }
     raise_descriptors();
     let db = open_db(config).await?;
-    let listener = TcpListener::bind(wanted).await.map_err(|error| Failure::refused("listen", format!("{wanted} cannot be listened on: {error}. Choose another with --listen")))?;
+    let listener = listen(wanted).map_err(|error| Failure::refused("listen", format!("{wanted} cannot be listened on: {error}. Choose another with --listen")))?;
     let address = listener.local_addr()?;
     let origin = match &public {
         Some(url) => Origin::public(url),
@@ -75,6 +75,18 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
     let setup = Setup::default();
     let web = Web::new(app.clone(), origin, setup.clone(), config.secret("MUSTER_HOOK_TOKEN"));
     Ok(Ready { app, address, base, listener, web, setup })
+}
+
+/// Connections that the kernel keeps until they are accepted. Every connector comes back at once after a restart, and past this the kernel
+/// makes each wait a second; it cuts the number to its own limit.
+const BACKLOG: u32 = 4096;
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Without it a restart would wait for the last server's closed connections to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 impl Ready {

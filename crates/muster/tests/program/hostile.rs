@@ -455,6 +455,17 @@ mod heavy {
         assert!(median < Duration::from_millis(100) && worst < Duration::from_secs(1), "{median:?} {worst:?}");
     }
 
+    /// A third says nothing, a third half a head, a third has asked something and lies idle.
+    fn opened_and_left(port: u16, number: usize) -> Raw {
+        let mut raw = Raw::to(port);
+        match number % 3 {
+            0 => {}
+            1 => drop(raw.send("GET /healthz HT")),
+            _ => drop(raw.send(format!("GET /healthz HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n"))),
+        }
+        raw
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn ten_thousand_connections_opened_and_left_take_nothing_from_others() {
         use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -475,18 +486,14 @@ mod heavy {
         answers(&target.http, &target.token, "before", 20).await;
         let (idle, before) = (files(), memory());
         let begun = Instant::now();
-        let links: Vec<Raw> = (0..count)
-            .map(|number| {
-                let mut raw = Raw::to(target.server.port);
-                // A third says nothing, a third half a head, a third has asked something and lies idle.
-                match number % 3 {
-                    0 => {}
-                    1 => drop(raw.send("GET /healthz HT")),
-                    _ => drop(raw.send(format!("GET /healthz HTTP/1.1\r\nhost: 127.0.0.1:{}\r\n\r\n", target.server.port))),
-                }
-                raw
-            })
-            .collect();
+        // From several threads: one alone would wait for the kernel's queue each time that it is full.
+        let (port, threads) = (target.server.port, 20);
+        let links: Vec<Raw> = std::thread::scope(|scope| {
+            let open = |thread: usize| (thread..count).step_by(threads).map(|number| opened_and_left(port, number)).collect::<Vec<_>>();
+            let opening: Vec<_> = (0..threads).map(|thread| scope.spawn(move || open(thread))).collect();
+            opening.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(links.len(), count);
         let opened = begun.elapsed();
         let fresh = target.server.http();
         let spans = answers(&fresh, &target.token, "during", 40).await;

@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod crash;
 mod hostile;
+mod kill;
 mod stop;
 mod support;
 mod the_loop;

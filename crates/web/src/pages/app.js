@@ -365,6 +365,17 @@
     if (target && target.localName === "details") target.open = true;
   }
 
+  // A link to a card leads to the card also by way of the sign-in: the browser keeps what follows #, the server never sees it.
+  function keepTarget() {
+    if (location.hash.length < 2) return;
+    for (const field of all("form[action='/sign-in'] input[name=next]")) {
+      if (!field.value.includes("#")) field.value += location.hash;
+    }
+    for (const box of all("[data-passkey=sign-in]")) {
+      if (!box.dataset.next.includes("#")) box.dataset.next += location.hash;
+    }
+  }
+
   // ---- Passkeys ----
 
   const toBytes = (text) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0)).buffer;
@@ -536,6 +547,7 @@
   tellTimes();
   setInterval(tellTimes, 20000);
   openTarget();
+  keepTarget();
   addEventListener("hashchange", openTarget);
   for (const line of all("[data-keys]")) { line.hidden = false; }
   offerPasskeys();

@@ -14,7 +14,9 @@ use tokio::sync::Notify;
 use super::kit::{Answer, Ask, Doors, HOOK, add_owner, doors};
 
 async fn retry(doors: &Doors, token: &str, id: impl std::fmt::Display) -> Answer {
-    doors.send(Ask::post(&format!("/api/plugins/messages/{id}/retry")).bearer(token)).await
+    doors
+        .send(Ask::post(&format!("/api/plugins/messages/{id}/retry")).bearer(token))
+        .await
 }
 
 // spec: RTY-006 TOK-027 CFG-005
@@ -27,20 +29,48 @@ fn a_personal_token_or_the_hook_token_hands_the_message_to_the_chief_again() {
             let lost = doors.unconfirmed(&mail, &format!("lost-{n}")).await;
             let turns = doors.muster.chief.turns().len();
             let answer = retry(&doors, token, lost).await;
-            assert_eq!(answer.line(), format!(r#"200 application/json {{"id":{lost},"status":"queued"}}"#));
-            doors.muster.chief.begun(turns + 1).await;
-            doors.muster.settle().await;
-            assert!(doors.muster.chief.turns().last().unwrap().text.contains("retry 1"));
+            assert_eq!(
+                answer.line(),
+                format!(r#"200 application/json {{"id":{lost},"status":"queued"}}"#)
+            );
+            doors.taken(&mail, turns + 1).await;
+            assert!(
+                doors
+                    .muster
+                    .chief
+                    .turns()
+                    .last()
+                    .unwrap()
+                    .text
+                    .contains("retry 1")
+            );
             assert_eq!(retry(&doors, token, lost).await.status, 409, "it was delivered");
         }
         let lost = doors.unconfirmed(&mail, "lost").await;
-        assert_eq!(retry(&doors.without_hook(), HOOK, lost).await.status, 401, "a server that is not armed");
+        assert_eq!(
+            retry(&doors.without_hook(), HOOK, lost).await.status,
+            401,
+            "a server that is not armed"
+        );
         let refused = retry(&doors, &mail.token, lost).await;
-        assert!(refused.status == 401 && refused.header("www-authenticate") == "Bearer" && refused.error().contains("mst_"), "{}", refused.line());
+        assert!(
+            refused.status == 401
+                && refused.header("www-authenticate") == "Bearer"
+                && refused.error().contains("mst_"),
+            "{}",
+            refused.line()
+        );
         let id = accounts::tokens(&doors.app, doors.ada()).await.unwrap()[0].id;
         accounts::revoke_token(&doors.app, doors.ada(), id).await.unwrap();
         assert_eq!(retry(&doors, &personal, lost).await.status, 401, "revoked");
-        assert_eq!(messages::unconfirmed(&doors.app, doors.ada()).await.unwrap().len(), 1, "and it still waits for the owner's word");
+        assert_eq!(
+            messages::unconfirmed(&doors.app, doors.ada())
+                .await
+                .unwrap()
+                .len(),
+            1,
+            "and it still waits for the owner's word"
+        );
     });
 }
 
@@ -49,7 +79,10 @@ fn a_personal_token_or_the_hook_token_hands_the_message_to_the_chief_again() {
 fn each_refusal_has_a_sentence_of_its_own_and_changes_nothing() {
     doors(|doors| async move {
         let ada = doors.ada();
-        let (mail, gone) = (doors.connector(ada, "mail").await, doors.connector(ada, "gone").await);
+        let (mail, gone) = (
+            doors.connector(ada, "mail").await,
+            doors.connector(ada, "gone").await,
+        );
         let personal = doors.token(ada, TokenKind::Personal).await;
         let bob = add_owner(&doors.app, "bob").await;
         let bobs = doors.token(bob, TokenKind::Personal).await;
@@ -70,36 +103,57 @@ fn each_refusal_has_a_sentence_of_its_own_and_changes_nothing() {
         let revoked = doors.unconfirmed(&gone, "revoked").await;
         plugins::revoke(&doors.app, ada, gone.id).await.unwrap();
         let lost = doors.unconfirmed(&mail, "lost").await;
-        let delivered = doors.delivered(&mail, message("delivered"), Step::Complete("read")).await;
-        let queued = doors.delivered(&mail, message("queued"), Step::NotStarted).await;
-        let drafted = messages::accept(&doors.app, &mail.caller, message("drafted")).await.unwrap().id;
+        let delivered = doors
+            .delivered(&mail, message("delivered"), Step::Complete("read"))
+            .await;
+        let queued = doors.store(&mail, message("queued")).await;
+        let drafted = doors.store(&mail, message("drafted")).await;
         let files_and_breaks_off = ScriptedChief::acting(move |app, caller, _| async move {
-            muster_app::drafts::file(&app, &caller, drafted, "Yes.").await.unwrap();
-            Outcome::BrokenOff { reason: "cut off".to_owned() }
+            muster_app::drafts::file(&app, &caller, drafted, "Yes.")
+                .await
+                .unwrap();
+            Outcome::BrokenOff {
+                reason: "cut off".to_owned(),
+            }
         });
         doors.deliver(ada, drafted, files_and_breaks_off).await;
 
         assert!(refused(&personal, queued, 409).await.contains("already queued"));
-        assert!(refused(&personal, delivered, 409).await.contains("nothing to retry"));
-        assert!(refused(&personal, drafted, 409).await.contains("already drafted a reply to this message, and that draft is pending"));
+        assert!(
+            refused(&personal, delivered, 409)
+                .await
+                .contains("nothing to retry")
+        );
+        assert!(
+            refused(&personal, drafted, 409)
+                .await
+                .contains("already drafted a reply to this message, and that draft is pending")
+        );
         assert!(refused(&personal, revoked, 409).await.contains("was revoked"));
-        let (gate, running) = (Arc::new(Notify::new()), messages::accept(&doors.app, &mail.caller, message("running")).await.unwrap().id);
-        doors.muster.chief.then(Step::Hold(gate.clone()));
-        let turns = doors.muster.chief.turns().len();
-        chief::start_delivery(&doors.app, ada, running);
-        doors.muster.chief.begun(turns + 1).await;
+        let (gate, running) = (
+            Arc::new(Notify::new()),
+            doors.store(&mail, message("running")).await,
+        );
+        doors.begin(ada, running, Step::Hold(gate.clone())).await;
         assert!(refused(&personal, running, 409).await.contains("being delivered"));
         gate.notify_one();
         doors.muster.settle().await;
         chief::remove(&doors.app, ada).await.unwrap();
         assert!(refused(&personal, lost, 409).await.contains("you have no chief"));
         assert_eq!(refused(&bobs, lost, 404).await, "there is no such message");
-        assert_eq!(refused(&personal, MessageId::new(999_999), 404).await, "there is no such message");
+        assert_eq!(
+            refused(&personal, MessageId::new(999_999), 404).await,
+            "there is no such message"
+        );
         assert_eq!(said.len(), 7, "{said:?}");
 
         for id in ["", "abc", "0", "-1", "1.0", "99999999999999999999", "%2e%2e"] {
             let answer = retry(&doors, &personal, id).await;
-            assert_eq!((answer.status, answer.error().as_str()), (404, "there is no such message"), "{id}");
+            assert_eq!(
+                (answer.status, answer.error().as_str()),
+                (404, "there is no such message"),
+                "{id}"
+            );
         }
     });
 }
@@ -115,9 +169,19 @@ fn while_plugins_are_off_the_route_is_not_there_for_anybody() {
         let before = on.state(on.ada()).await;
         for token in [personal.as_str(), HOOK, mail.token.as_str(), "nonsense"] {
             let answer = retry(&off, token, lost).await;
-            assert_eq!((answer.status, answer.error().as_str()), (404, "there is no such route on this server"), "{token}");
+            assert_eq!(
+                (answer.status, answer.error().as_str()),
+                (404, "there is no such route on this server"),
+                "{token}"
+            );
         }
-        assert_eq!(off.send(Ask::get(&format!("/api/plugins/messages/{lost}/retry"))).await.status, 404, "before the method is looked at");
+        assert_eq!(
+            off.send(Ask::get(&format!("/api/plugins/messages/{lost}/retry")))
+                .await
+                .status,
+            404,
+            "before the method is looked at"
+        );
         assert_eq!(on.state(on.ada()).await, before);
     });
 }

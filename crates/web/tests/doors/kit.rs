@@ -1,17 +1,12 @@
 //! What the doors' tests share: requests, answers, a person who signs in, a connector, a draft. It tests nothing itself.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::ConnectInfo;
-use base64::Engine as _;
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, HeaderName, LOCATION, ORIGIN, SET_COOKIE};
-use http::{HeaderMap, HeaderValue, Method, Request};
+use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
 use muster_app::accounts::{self, OwnerName, Password};
 use muster_app::chief::{self, Delivery};
@@ -30,10 +25,10 @@ use muster_web::{Origin, Setup, Web, router};
 use serde_json::Value;
 use tower::ServiceExt as _;
 
+pub(crate) use super::ask::{Answer, Ask, HTML, escaped};
+
 /// The shared hook credential of the tests' server.
 pub(crate) const HOOK: &str = "hook-token-of-this-server";
-/// What a browser says it takes.
-pub(crate) const HTML: &str = "text/html,application/xhtml+xml,*/*;q=0.8";
 
 /// A server without a socket: the app, and its doors.
 pub(crate) struct Doors {
@@ -59,7 +54,13 @@ impl Doors {
     fn at(muster: Arc<TestMuster>, app: App, origin: Origin, hook: Option<Secret>) -> Self {
         let host = origin.base().split_once("://").unwrap().1.to_owned();
         let web = Web::new(app.clone(), origin, Setup::default(), hook);
-        Self { muster, app, router: router(web.clone()), web, host }
+        Self {
+            muster,
+            app,
+            router: router(web.clone()),
+            web,
+            host,
+        }
     }
 
     /// The same database behind a server with other settings.
@@ -68,7 +69,12 @@ impl Doors {
         change(&mut settings);
         let mut app = self.app.clone();
         app.settings = Arc::new(settings);
-        Self::at(self.muster.clone(), app, (*self.web.origin).clone(), self.web.hook_token.clone())
+        Self::at(
+            self.muster.clone(),
+            app,
+            (*self.web.origin).clone(),
+            self.web.hook_token.clone(),
+        )
     }
 
     /// The same database behind a server with plugins off.
@@ -78,12 +84,22 @@ impl Doors {
 
     /// The same database behind a server that people reach at `url`.
     pub(crate) fn public(&self, url: &str) -> Self {
-        Self::at(self.muster.clone(), self.app.clone(), Origin::public(url), self.web.hook_token.clone())
+        Self::at(
+            self.muster.clone(),
+            self.app.clone(),
+            Origin::public(url),
+            self.web.hook_token.clone(),
+        )
     }
 
     /// The same database behind a server that is not armed with a hook token.
     pub(crate) fn without_hook(&self) -> Self {
-        Self::at(self.muster.clone(), self.app.clone(), (*self.web.origin).clone(), None)
+        Self::at(
+            self.muster.clone(),
+            self.app.clone(),
+            (*self.web.origin).clone(),
+            None,
+        )
     }
 
     /// The first owner.
@@ -93,11 +109,27 @@ impl Doors {
 
     /// Sends a request and reads the whole answer; of an event stream only its head.
     pub(crate) async fn send(&self, ask: Ask) -> Answer {
-        let response = self.router.clone().oneshot(ask.request(&self.host, self.web.origin.base())).await.unwrap();
+        let response = self
+            .router
+            .clone()
+            .oneshot(ask.request(&self.host, self.web.origin.base()))
+            .await
+            .unwrap();
         let (parts, body) = response.into_parts();
-        let stream = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
-        let body = if stream { Bytes::new() } else { body.collect().await.unwrap().to_bytes() };
-        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+        let stream = parts
+            .headers
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind == "text/event-stream");
+        let body = if stream {
+            Bytes::new()
+        } else {
+            body.collect().await.unwrap().to_bytes()
+        };
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+        }
     }
 
     /// Sends a request from a task of its own.
@@ -121,8 +153,15 @@ impl Doors {
 
     /// Signs in with the form; answers what the browser keeps.
     pub(crate) async fn sign_in(&self, name: &str) -> String {
-        let answer = self.send(Ask::form("/sign-in", &[("name", name), ("password", PASSWORD)])).await;
-        assert_eq!((answer.status, answer.location()), (303, "/"), "{}", answer.text());
+        let answer = self
+            .send(Ask::form("/sign-in", &[("name", name), ("password", PASSWORD)]))
+            .await;
+        assert_eq!(
+            (answer.status, answer.location()),
+            (303, "/"),
+            "{}",
+            answer.text()
+        );
         answer.cookie()
     }
 
@@ -130,7 +169,12 @@ impl Doors {
     pub(crate) async fn token(&self, owner: OwnerId, kind: TokenKind) -> String {
         let label = Label::parse("label", format!("a {} token", kind.prefix())).unwrap();
         let host = (kind == TokenKind::MirrorHost).then(|| Label::parse("host", "tower").unwrap());
-        accounts::create_token(&self.app, owner, kind, label, host).await.unwrap().token.expose().to_owned()
+        accounts::create_token(&self.app, owner, kind, label, host)
+            .await
+            .unwrap()
+            .token
+            .expose()
+            .to_owned()
     }
 
     /// A connector of `owner`'s with its token.
@@ -143,65 +187,154 @@ impl Doors {
         let made = plugins::create(&self.app, owner, new).await.unwrap();
         let token = made.token.expose().to_owned();
         let caller = plugins::authenticate(&self.app, &token).await.unwrap().unwrap();
-        Connector { owner, id: made.id, token, caller }
+        Connector {
+            owner,
+            id: made.id,
+            token,
+            caller,
+        }
     }
 
     /// Gives `owner` the scripted chief unless there is one.
     pub(crate) async fn chief_of(&self, owner: OwnerId) {
         if chief::show(&self.app, owner).await.unwrap().is_none() {
-            chief::set(&self.app, owner, Kind::Command, "scripted").await.unwrap();
+            chief::set(&self.app, owner, Kind::Command, "scripted")
+                .await
+                .unwrap();
         }
     }
 
-    /// Stores a message and has its owner's chief take `step` about it; for what is not over yet, use [`Doors::sending`] and the chief itself.
-    pub(crate) async fn delivered(&self, connector: &Connector, message: NewMessage, step: Step) -> MessageId {
+    /// Stores a message when nothing runs that could hand it over before it is this test's turn to.
+    pub(crate) async fn store(&self, connector: &Connector, message: NewMessage) -> MessageId {
+        self.muster.settle().await;
+        messages::accept(&self.app, &connector.caller, message)
+            .await
+            .unwrap()
+            .id
+    }
+
+    /// Stores a message and has its owner's chief take `step` about it.
+    pub(crate) async fn delivered(
+        &self,
+        connector: &Connector,
+        message: NewMessage,
+        step: Step,
+    ) -> MessageId {
         self.chief_of(connector.owner).await;
-        let id = messages::accept(&self.app, &connector.caller, message).await.unwrap().id;
+        let id = self.store(connector, message).await;
         self.deliver(connector.owner, id, step).await;
         id
     }
 
-    /// Hands a stored message to the chief, which takes `step`.
+    /// Hands a stored message to the chief, which takes `step` and comes to an end.
     pub(crate) async fn deliver(&self, owner: OwnerId, id: MessageId, step: Step) -> Delivery {
+        assert!(
+            !matches!(step, Step::NotStarted | Step::Hold(_)),
+            "a step that ends"
+        );
         self.muster.chief.then(step);
-        chief::deliver(&self.app, owner, id).await.unwrap()
+        for _ in 0..500 {
+            match chief::deliver(&self.app, owner, id).await.unwrap() {
+                // On Postgres the chief's lock of the turn before goes when the server sees its connection end.
+                Delivery::Pending => tokio::time::sleep(Duration::from_millis(10)).await,
+                other => return other,
+            }
+        }
+        panic!("the chief stayed busy");
+    }
+
+    /// Hands a stored message to the chief, which takes `step`, and returns once the turn has begun.
+    pub(crate) async fn begin(&self, owner: OwnerId, id: MessageId, step: Step) {
+        let turns = self.muster.chief.turns().len();
+        self.muster.chief.then(step);
+        soon("a turn", || async {
+            if self.app.tasks.running() == 0 && self.muster.chief.turns().len() == turns {
+                chief::start_delivery(&self.app, owner, id);
+            }
+            self.muster.chief.turns().len() > turns
+        })
+        .await;
+    }
+
+    /// Waits until the chief was given `turns` turns and all have ended. Where its lock may still be held by the turn before, so that a
+    /// message stays queued, it claims as a connector does: what nobody could take is handed over at the next claim.
+    pub(crate) async fn taken(&self, connector: &Connector, turns: usize) {
+        soon("a turn", || async {
+            if self.muster.engine == Engine::Postgres {
+                self.send(Ask::post("/plugin/v1/drafts/claim").bearer(&connector.token))
+                    .await;
+            }
+            self.muster.chief.turns().len() >= turns
+        })
+        .await;
+        self.muster.settle().await;
     }
 
     /// A message that its owner's chief may have read: its turn broke off.
     pub(crate) async fn unconfirmed(&self, connector: &Connector, external_id: &str) -> MessageId {
-        self.delivered(connector, muster_testkit::message(external_id), Step::BreakOff).await
+        self.delivered(connector, muster_testkit::message(external_id), Step::BreakOff)
+            .await
     }
 
     /// A draft that awaits the owner, about a message of its own.
-    pub(crate) async fn draft(&self, connector: &Connector, message: NewMessage, reply: &str) -> (MessageId, DraftId) {
+    pub(crate) async fn draft(
+        &self,
+        connector: &Connector,
+        message: NewMessage,
+        reply: &str,
+    ) -> (MessageId, DraftId) {
         self.chief_of(connector.owner).await;
-        let message = messages::accept(&self.app, &connector.caller, message).await.unwrap().id;
-        assert_eq!(self.deliver(connector.owner, message, filing(message, reply)).await, Delivery::Delivered);
+        let message = self.store(connector, message).await;
+        assert_eq!(
+            self.deliver(connector.owner, message, filing(message, reply))
+                .await,
+            Delivery::Delivered
+        );
         (message, self.newest_draft(connector.owner, message).await)
     }
 
     /// The newest open draft about `message`.
     pub(crate) async fn newest_draft(&self, owner: OwnerId, message: MessageId) -> DraftId {
         let open = drafts::open(&self.app, owner).await.unwrap();
-        open.into_iter().find(|card| card.message.id == message).unwrap().id
+        open.into_iter()
+            .find(|card| card.message.id == message)
+            .unwrap()
+            .id
     }
 
     /// A draft the owner approved in the browser.
-    pub(crate) async fn approved(&self, cookie: &str, connector: &Connector, external_id: &str, reply: &str) -> DraftId {
-        let (_, draft) = self.draft(connector, muster_testkit::message(external_id), reply).await;
+    pub(crate) async fn approved(
+        &self,
+        cookie: &str,
+        connector: &Connector,
+        external_id: &str,
+        reply: &str,
+    ) -> DraftId {
+        let (_, draft) = self
+            .draft(connector, muster_testkit::message(external_id), reply)
+            .await;
         self.decide(cookie, draft, "approve").await;
         draft
     }
 
     /// Presses a button of a card and wants it to work.
     pub(crate) async fn decide(&self, cookie: &str, draft: DraftId, act: &str) {
-        let answer = self.send(Ask::form(&format!("/attention/drafts/{draft}/{act}"), &[]).cookie(cookie)).await;
-        assert_eq!((answer.status, answer.location()), (303, format!("/attention?tab=drafts#draft-{draft}").as_str()), "{}", answer.text());
+        let answer = self
+            .send(Ask::form(&format!("/attention/drafts/{draft}/{act}"), &[]).cookie(cookie))
+            .await;
+        assert_eq!(
+            (answer.status, answer.location()),
+            (303, format!("/attention?tab=drafts#draft-{draft}").as_str()),
+            "{}",
+            answer.text()
+        );
     }
 
     /// Collects a reply as the connector and wants one to be there.
     pub(crate) async fn claim(&self, connector: &Connector) -> Value {
-        let answer = self.send(Ask::post("/plugin/v1/drafts/claim").bearer(&connector.token)).await;
+        let answer = self
+            .send(Ask::post("/plugin/v1/drafts/claim").bearer(&connector.token))
+            .await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         answer.json()
     }
@@ -209,13 +342,23 @@ impl Doors {
     /// All of an owner's rows that a door could change, as text: two equal texts mean that nothing changed.
     pub(crate) async fn state(&self, owner: OwnerId) -> String {
         let app = &self.app;
-        let audit = muster_app::audit::list(&app.db, owner, muster_app::audit::Filter::default()).await.unwrap();
-        let sessions: i64 = app.db.read(owner, |tx| Box::pin(async move { tx.number(&LIVE_SESSIONS, ()).await })).await.unwrap();
+        let audit = muster_app::audit::list(&app.db, owner, muster_app::audit::Filter::default())
+            .await
+            .unwrap();
+        let sessions: i64 = app
+            .db
+            .read(owner, |tx| {
+                Box::pin(async move { tx.number(&LIVE_SESSIONS, ()).await })
+            })
+            .await
+            .unwrap();
         format!(
             "{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\nsessions {sessions}",
             plugins::list(app, owner).await.unwrap(),
             drafts::open(app, owner).await.unwrap(),
-            drafts::archived(app, owner, DraftId::new(i64::MAX), 500).await.unwrap(),
+            drafts::archived(app, owner, DraftId::new(i64::MAX), 500)
+                .await
+                .unwrap(),
             messages::unconfirmed(app, owner).await.unwrap(),
             accounts::tokens(app, owner).await.unwrap(),
             accounts::passkeys(app, owner).await.unwrap(),
@@ -225,8 +368,10 @@ impl Doors {
     }
 }
 
-static LIVE_SESSIONS: muster_store::Sql =
-    muster_store::owned("tests.live_sessions", "SELECT count(*) FROM browser_sessions WHERE owner_id = $1 AND ended_at IS NULL");
+static LIVE_SESSIONS: muster_store::Sql = muster_store::owned(
+    "tests.live_sessions",
+    "SELECT count(*) FROM browser_sessions WHERE owner_id = $1 AND ended_at IS NULL",
+);
 
 /// The chief files `reply` about `message` with its own tools.
 pub(crate) fn filing(message: MessageId, reply: &str) -> Step {
@@ -235,7 +380,9 @@ pub(crate) fn filing(message: MessageId, reply: &str) -> Step {
         let reply = reply.clone();
         async move {
             drafts::file(&app, &caller, message, &reply).await.unwrap();
-            Outcome::Completed { reply: "drafted".to_owned() }
+            Outcome::Completed {
+                reply: "drafted".to_owned(),
+            }
         }
     })
 }
@@ -248,150 +395,6 @@ pub(crate) struct Connector {
     pub(crate) caller: PluginCaller,
 }
 
-/// A request before it is sent. Without a `Host` it names the server itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(crate) body: Vec<u8>,
-    /// Whether to send what a browser sends with a form of our own page.
-    ours: bool,
-    peer: IpAddr,
-}
-
-impl Ask {
-    pub(crate) fn new(method: Method, path: &str) -> Self {
-        // A loopback address of its own each time, so that the limit on sign-ins meets only who wants to meet it.
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        let [_, a, b, c] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-        let peer = IpAddr::V4(Ipv4Addr::new(127, a, b, c));
-        Self { method, path: path.to_owned(), headers: Vec::new(), body: Vec::new(), ours: false, peer }
-    }
-
-    pub(crate) fn get(path: &str) -> Self {
-        Self::new(Method::GET, path).header(ACCEPT, HTML)
-    }
-
-    pub(crate) fn post(path: &str) -> Self {
-        Self::new(Method::POST, path)
-    }
-
-    /// A form of our own pages.
-    pub(crate) fn form(path: &str, fields: &[(&str, &str)]) -> Self {
-        let body: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", percent(value))).collect();
-        let mut ask = Self::post(path).header(CONTENT_TYPE, "application/x-www-form-urlencoded").header(ACCEPT, HTML);
-        (ask.body, ask.ours) = (body.join("&").into_bytes(), true);
-        ask
-    }
-
-    /// JSON of our own script.
-    pub(crate) fn script(path: &str, body: &Value) -> Self {
-        let mut ask = Self::json(path, body);
-        ask.ours = true;
-        ask
-    }
-
-    pub(crate) fn json(path: &str, body: &Value) -> Self {
-        Self::post(path).header(CONTENT_TYPE, "application/json").body(body.to_string())
-    }
-
-    pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
-        self.body = body.into();
-        self
-    }
-
-    /// The same, without what a browser sends with a form of our own page.
-    pub(crate) fn from_elsewhere(mut self) -> Self {
-        self.ours = false;
-        self
-    }
-
-    pub(crate) fn header(mut self, name: impl TryInto<HeaderName, Error: std::fmt::Debug>, value: &str) -> Self {
-        self.headers.push((name.try_into().unwrap(), HeaderValue::from_str(value).unwrap()));
-        self
-    }
-
-    pub(crate) fn bearer(self, token: &str) -> Self {
-        self.header(AUTHORIZATION, &format!("Bearer {token}"))
-    }
-
-    pub(crate) fn basic(self, user: &str, password: &str) -> Self {
-        let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-        self.header(AUTHORIZATION, &format!("Basic {pair}"))
-    }
-
-    pub(crate) fn cookie(self, cookie: &str) -> Self {
-        self.header(COOKIE, cookie)
-    }
-
-    pub(crate) fn from(mut self, peer: [u8; 4]) -> Self {
-        self.peer = IpAddr::from(peer);
-        self
-    }
-
-    fn request(self, host: &str, base: &str) -> Request<Body> {
-        let mut request = Request::builder().method(self.method).uri(self.path).body(Body::from(self.body)).unwrap();
-        for (name, value) in self.headers {
-            request.headers_mut().append(name, value);
-        }
-        if self.ours {
-            request.headers_mut().entry(ORIGIN).or_insert(base.parse().unwrap());
-            request.headers_mut().entry("sec-fetch-site").or_insert(HeaderValue::from_static("same-origin"));
-        }
-        request.headers_mut().entry(HOST).or_insert(host.parse().unwrap());
-        request.extensions_mut().insert(ConnectInfo(SocketAddr::new(self.peer, 40_000)));
-        request
-    }
-}
-
-fn percent(text: &str) -> String {
-    text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-/// An answer, read to its end.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
-impl Answer {
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.body.to_vec()).unwrap()
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        assert_eq!(self.header("content-type"), "application/json", "{}", self.text());
-        serde_json::from_slice(&self.body).unwrap()
-    }
-
-    /// A header's text, empty when it is not there.
-    pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
-    }
-
-    pub(crate) fn location(&self) -> &str {
-        self.header(LOCATION.as_str())
-    }
-
-    /// The cookie that was set, as a browser sends it back.
-    pub(crate) fn cookie(&self) -> String {
-        self.header(SET_COOKIE.as_str()).split(';').next().unwrap().to_owned()
-    }
-
-    /// The error sentence of a JSON refusal.
-    pub(crate) fn error(&self) -> String {
-        self.json()["error"].as_str().unwrap().to_owned()
-    }
-
-    /// Status and body on one line, for snapshots.
-    pub(crate) fn line(&self) -> String {
-        format!("{} {} {}", self.status, self.header("content-type"), self.text()).trim_end().to_owned()
-    }
-}
-
 /// An inline snapshot in a law that runs once an engine: each run must give the same.
 macro_rules! same_on_both {
     ($value:expr, @$text:literal) => {{
@@ -400,11 +403,6 @@ macro_rules! same_on_both {
     }};
 }
 pub(crate) use same_on_both;
-
-/// As a page escapes outside text.
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&#38;").replace('<', "&#60;").replace('>', "&#62;").replace('"', "&#34;").replace('\'', "&#39;")
-}
 
 /// An app on a fresh database that has no owner yet.
 pub(crate) struct Empty {
@@ -415,16 +413,29 @@ pub(crate) struct Empty {
 
 impl Empty {
     pub(crate) async fn send(&self, ask: Ask) -> Answer {
-        let response = self.router.clone().oneshot(ask.request("localhost:7447", self.web.origin.base())).await.unwrap();
+        let response = self
+            .router
+            .clone()
+            .oneshot(ask.request("localhost:7447", self.web.origin.base()))
+            .await
+            .unwrap();
         let (parts, body) = response.into_parts();
-        Answer { status: parts.status.as_u16(), headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: body.collect().await.unwrap().to_bytes(),
+        }
     }
 }
 
 /// Runs `law` on the doors of an app without an owner on each engine.
 pub(crate) fn without_owner<F: Future<Output = ()>>(law: impl Fn(Arc<Empty>) -> F) {
     for engine in engines() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let dir = tempfile::tempdir().unwrap();
             let postgres = match engine {
@@ -433,11 +444,22 @@ pub(crate) fn without_owner<F: Future<Output = ()>>(law: impl Fn(Arc<Empty>) -> 
             };
             let sqlite = format!("sqlite://{}", dir.path().join("muster.db").display());
             let url = postgres.as_ref().map_or(sqlite, |database| database.url.clone());
-            let db = Db::open(&Options::new(url, dir.path().join("locks"))).await.unwrap();
-            let app = App::new(db, Clock::manual(Time::from_micros(1_800_000_000_000_000)), settings(dir.path()));
+            let db = Db::open(&Options::new(url, dir.path().join("locks")))
+                .await
+                .unwrap();
+            let app = App::new(
+                db,
+                Clock::manual(Time::from_micros(1_800_000_000_000_000)),
+                settings(dir.path()),
+            );
             let origin = Origin::listener(SocketAddr::from(([127, 0, 0, 1], 7447)));
             let web = Web::new(app.clone(), origin, Setup::default(), None);
-            law(Arc::new(Empty { app: app.clone(), router: router(web.clone()), web })).await;
+            law(Arc::new(Empty {
+                app: app.clone(),
+                router: router(web.clone()),
+                web,
+            }))
+            .await;
             app.tasks.stop().await;
             app.db.close().await;
             if let Some(database) = postgres {
@@ -449,7 +471,14 @@ pub(crate) fn without_owner<F: Future<Output = ()>>(law: impl Fn(Arc<Empty>) -> 
 
 /// Another owner, with the tests' password.
 pub(crate) async fn add_owner(app: &App, name: &str) -> OwnerId {
-    accounts::add(app, OwnerName::parse(name).unwrap(), Password::parse(PASSWORD).unwrap(), false).await.unwrap()
+    accounts::add(
+        app,
+        OwnerName::parse(name).unwrap(),
+        Password::parse(PASSWORD).unwrap(),
+        false,
+    )
+    .await
+    .unwrap()
 }
 
 /// Waits until `done`, five seconds at most.

@@ -1,7 +1,9 @@
 //! The doors from outside: requests in, answers out, on both engines. One test program, so that it is linked once.
 #![cfg(test)]
 
+mod accepting;
 mod api;
+mod ask;
 mod cards;
 mod claims;
 mod kit;
@@ -12,5 +14,6 @@ mod owners;
 mod pages;
 mod plugin_v1;
 mod refusals;
+mod settings;
 mod sign_in;
 mod wallet;

@@ -28,17 +28,25 @@ impl Rows {
     async fn new(doors: &Doors) -> Self {
         let ada = doors.ada();
         let cookie = doors.sign_in("ada").await;
-        let (mail, chat) = (doors.connector(ada, "mail").await, doors.connector(ada, "chat").await);
+        let (mail, chat) = (
+            doors.connector(ada, "mail").await,
+            doors.connector(ada, "chat").await,
+        );
         let claimed = doors.approved(&cookie, &mail, "claimed", "Yes.").await;
         doors.claim(&mail).await;
         let mut unconfirmed = Vec::new();
         for id in ["lost-1", "lost-2", "lost-3"] {
             unconfirmed.push(doors.unconfirmed(&mail, id).await);
         }
-        doors.delivered(&chat, message("spoken"), Step::Complete("read it")).await;
+        doors
+            .delivered(&chat, message("spoken"), Step::Complete("read it"))
+            .await;
         doors.token(ada, TokenKind::Personal).await;
         Self {
-            pending: [doors.draft(&mail, message("p1"), "Yes.").await.1, doors.draft(&mail, message("p2"), "No.").await.1],
+            pending: [
+                doors.draft(&mail, message("p1"), "Yes.").await.1,
+                doors.draft(&mail, message("p2"), "No.").await.1,
+            ],
             waiting: doors.approved(&cookie, &chat, "waiting", "Perhaps.").await,
             claimed,
             unconfirmed,
@@ -87,10 +95,30 @@ fn no_passkey(answer: &Answer) -> bool {
 }
 
 const PERSON: &[Plan] = &[
-    Plan { method: "GET", path: "/", ask: |_| Ask::get("/"), good: ok },
-    Plan { method: "GET", path: "/notices", ask: |_| Ask::get("/notices"), good: ok },
-    Plan { method: "GET", path: "/events", ask: |_| Ask::get("/events"), good: |a| a.header("content-type") == "text/event-stream" },
-    Plan { method: "GET", path: "/attention", ask: |_| Ask::get("/attention?tab=drafts"), good: ok },
+    Plan {
+        method: "GET",
+        path: "/",
+        ask: |_| Ask::get("/"),
+        good: ok,
+    },
+    Plan {
+        method: "GET",
+        path: "/notices",
+        ask: |_| Ask::get("/notices"),
+        good: ok,
+    },
+    Plan {
+        method: "GET",
+        path: "/events",
+        ask: |_| Ask::get("/events"),
+        good: |a| a.header("content-type") == "text/event-stream",
+    },
+    Plan {
+        method: "GET",
+        path: "/attention",
+        ask: |_| Ask::get("/attention?tab=drafts"),
+        good: ok,
+    },
     Plan {
         method: "POST",
         path: "/attention/drafts/{id}/approve",
@@ -109,11 +137,21 @@ const PERSON: &[Plan] = &[
         ask: |rows| Ask::form(&format!("/attention/drafts/{}/withdraw", rows.waiting), &[]),
         good: |a| a.location().starts_with("/attention?tab=drafts#draft-"),
     },
-    Plan { method: "GET", path: "/plugins", ask: |_| Ask::get("/plugins"), good: ok },
+    Plan {
+        method: "GET",
+        path: "/plugins",
+        ask: |_| Ask::get("/plugins"),
+        good: ok,
+    },
     Plan {
         method: "POST",
         path: "/plugins",
-        ask: |_| Ask::form("/plugins", &[("name", "made"), ("label", "Made"), ("data_scope", "inbox")]),
+        ask: |_| {
+            Ask::form(
+                "/plugins",
+                &[("name", "made"), ("label", "Made"), ("data_scope", "inbox")],
+            )
+        },
         good: |a| to(a, "/plugins"),
     },
     Plan {
@@ -128,15 +166,30 @@ const PERSON: &[Plan] = &[
         ask: |rows| Ask::form(&format!("/plugins/messages/{}/retry", rows.lost()), &[]),
         good: |a| to(a, "/plugins#unconfirmed"),
     },
-    Plan { method: "GET", path: "/chief", ask: |_| Ask::get("/chief"), good: ok },
+    Plan {
+        method: "GET",
+        path: "/chief",
+        ask: |_| Ask::get("/chief"),
+        good: ok,
+    },
     Plan {
         method: "GET",
         path: "/chief/conversations/{id}",
         ask: |rows| Ask::get(&format!("/chief/conversations/{}", rows.spoken)),
         good: |a| ok(a) && a.text().contains("body of spoken"),
     },
-    Plan { method: "GET", path: "/audit", ask: |_| Ask::get("/audit"), good: ok },
-    Plan { method: "GET", path: "/settings", ask: |_| Ask::get("/settings"), good: ok },
+    Plan {
+        method: "GET",
+        path: "/audit",
+        ask: |_| Ask::get("/audit"),
+        good: ok,
+    },
+    Plan {
+        method: "GET",
+        path: "/settings",
+        ask: |_| Ask::get("/settings"),
+        good: ok,
+    },
     Plan {
         method: "POST",
         path: "/settings/tokens",
@@ -149,17 +202,47 @@ const PERSON: &[Plan] = &[
         ask: |rows| Ask::form(&format!("/settings/tokens/{}/revoke", rows.token), &[]),
         good: |a| to(a, "/settings"),
     },
-    Plan { method: "POST", path: "/settings/passkeys/begin", ask: |_| Ask::script("/settings/passkeys/begin", &json!({})), good: begun },
+    Plan {
+        method: "POST",
+        path: "/settings/passkeys/begin",
+        ask: |_| Ask::script("/settings/passkeys/begin", &json!({})),
+        good: begun,
+    },
     Plan {
         method: "POST",
         path: "/settings/passkeys/finish",
-        ask: |_| Ask::script("/settings/passkeys/finish", &json!({"ceremony": "0", "label": "key", "answer": {}})),
+        ask: |_| {
+            Ask::script(
+                "/settings/passkeys/finish",
+                &json!({"ceremony": "0", "label": "key", "answer": {}}),
+            )
+        },
         good: stale,
     },
-    Plan { method: "POST", path: "/settings/passkeys/{id}/remove", ask: |_| Ask::form("/settings/passkeys/999999/remove", &[]), good: missing },
-    Plan { method: "GET", path: "/confirm", ask: |_| Ask::get("/confirm?next=/chief"), good: ok },
-    Plan { method: "POST", path: "/confirm", ask: |_| Ask::form("/confirm", &[("password", PASSWORD), ("next", "/chief")]), good: |a| to(a, "/chief") },
-    Plan { method: "POST", path: "/confirm/passkey/begin", ask: |_| Ask::script("/confirm/passkey/begin", &json!({})), good: no_passkey },
+    Plan {
+        method: "POST",
+        path: "/settings/passkeys/{id}/remove",
+        ask: |_| Ask::form("/settings/passkeys/999999/remove", &[]),
+        good: missing,
+    },
+    Plan {
+        method: "GET",
+        path: "/confirm",
+        ask: |_| Ask::get("/confirm?next=/chief"),
+        good: ok,
+    },
+    Plan {
+        method: "POST",
+        path: "/confirm",
+        ask: |_| Ask::form("/confirm", &[("password", PASSWORD), ("next", "/chief")]),
+        good: |a| to(a, "/chief"),
+    },
+    Plan {
+        method: "POST",
+        path: "/confirm/passkey/begin",
+        ask: |_| Ask::script("/confirm/passkey/begin", &json!({})),
+        good: no_passkey,
+    },
     Plan {
         method: "POST",
         path: "/confirm/passkey/finish",
@@ -167,7 +250,12 @@ const PERSON: &[Plan] = &[
         good: stale,
     },
     // Both lead to the sign-in, as a refusal does; only they take the cookie away.
-    Plan { method: "POST", path: "/sign-out", ask: |_| Ask::form("/sign-out", &[]), good: |a| to(a, "/sign-in") && a.header("set-cookie").contains("Max-Age=0") },
+    Plan {
+        method: "POST",
+        path: "/sign-out",
+        ask: |_| Ask::form("/sign-out", &[]),
+        good: |a| to(a, "/sign-in") && a.header("set-cookie").contains("Max-Age=0"),
+    },
     Plan {
         method: "POST",
         path: "/sign-out-everywhere",
@@ -178,16 +266,36 @@ const PERSON: &[Plan] = &[
 
 const VISITOR: &[Plan] = &[
     // The server has an owner, so this page is gone for everybody; `sign_in` opens it where there is none.
-    Plan { method: "GET", path: "/setup", ask: |_| Ask::get("/setup?code=0"), good: missing },
-    Plan { method: "POST", path: "/setup", ask: |_| Ask::form("/setup", &[("code", "0")]), good: missing },
-    Plan { method: "GET", path: "/sign-in", ask: |_| Ask::get("/sign-in"), good: ok },
+    Plan {
+        method: "GET",
+        path: "/setup",
+        ask: |_| Ask::get("/setup?code=0"),
+        good: missing,
+    },
+    Plan {
+        method: "POST",
+        path: "/setup",
+        ask: |_| Ask::form("/setup", &[("code", "0")]),
+        good: missing,
+    },
+    Plan {
+        method: "GET",
+        path: "/sign-in",
+        ask: |_| Ask::get("/sign-in"),
+        good: ok,
+    },
     Plan {
         method: "POST",
         path: "/sign-in",
         ask: |_| Ask::form("/sign-in", &[("name", "ada"), ("password", PASSWORD)]),
         good: |a| to(a, "/") && a.cookie().starts_with("muster="),
     },
-    Plan { method: "POST", path: "/sign-in/passkey/begin", ask: |_| Ask::script("/sign-in/passkey/begin", &json!({"name": "ada"})), good: no_passkey },
+    Plan {
+        method: "POST",
+        path: "/sign-in/passkey/begin",
+        ask: |_| Ask::script("/sign-in/passkey/begin", &json!({"name": "ada"})),
+        good: no_passkey,
+    },
     Plan {
         method: "POST",
         path: "/sign-in/passkey/finish",
@@ -197,17 +305,42 @@ const VISITOR: &[Plan] = &[
 ];
 
 const OTHERS: &[Plan] = &[
-    Plan { method: "GET", path: "/static/{file}", ask: |_| Ask::get("/static/app.css"), good: ok },
-    Plan { method: "POST", path: "/plugin/v1/messages", ask: |_| new_message(), good: |a| a.status == 202 },
-    Plan { method: "POST", path: "/plugin/v1/drafts/claim", ask: |_| Ask::post("/plugin/v1/drafts/claim"), good: |a| a.status == 204 },
+    Plan {
+        method: "GET",
+        path: "/static/{file}",
+        ask: |_| Ask::get("/static/app.css"),
+        good: ok,
+    },
+    Plan {
+        method: "POST",
+        path: "/plugin/v1/messages",
+        ask: |_| new_message(),
+        good: |a| a.status == 202,
+    },
+    Plan {
+        method: "POST",
+        path: "/plugin/v1/drafts/claim",
+        ask: |_| Ask::post("/plugin/v1/drafts/claim"),
+        good: |a| a.status == 204,
+    },
     Plan {
         method: "POST",
         path: "/plugin/v1/drafts/{id}/result",
         // Another connector's reply: let in, and told that there is none.
-        ask: |rows| Ask::json(&format!("/plugin/v1/drafts/{}/result", rows.claimed), &json!({"ok": true})),
+        ask: |rows| {
+            Ask::json(
+                &format!("/plugin/v1/drafts/{}/result", rows.claimed),
+                &json!({"ok": true}),
+            )
+        },
         good: missing,
     },
-    Plan { method: "GET", path: "/openapi.json", ask: |_| Ask::get("/openapi.json"), good: ok },
+    Plan {
+        method: "GET",
+        path: "/openapi.json",
+        ask: |_| Ask::get("/openapi.json"),
+        good: ok,
+    },
     Plan {
         method: "POST",
         path: "/api/plugins/messages/{id}/retry",
@@ -217,19 +350,48 @@ const OTHERS: &[Plan] = &[
     Plan {
         method: "POST",
         path: "/mcp",
-        ask: |_| Ask::json("/mcp", &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).header("accept", "application/json, text/event-stream"),
+        ask: |_| {
+            Ask::json(
+                "/mcp",
+                &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+            )
+            .header("accept", "application/json, text/event-stream")
+        },
         good: |a| a.status == 200 && a.json()["result"]["tools"].is_array(),
     },
-    Plan { method: "GET", path: "/mcp", ask: |_| Ask::get("/mcp"), good: |a| a.status == 405 },
-    Plan { method: "GET", path: "/healthz", ask: |_| Ask::get("/healthz"), good: ok },
-    Plan { method: "GET", path: "/readyz", ask: |_| Ask::get("/readyz"), good: ok },
-    Plan { method: "GET", path: "/metrics", ask: |_| Ask::get("/metrics"), good: ok },
+    Plan {
+        method: "GET",
+        path: "/mcp",
+        ask: |_| Ask::get("/mcp"),
+        good: |a| a.status == 405,
+    },
+    Plan {
+        method: "GET",
+        path: "/healthz",
+        ask: |_| Ask::get("/healthz"),
+        good: ok,
+    },
+    Plan {
+        method: "GET",
+        path: "/readyz",
+        ask: |_| Ask::get("/readyz"),
+        good: ok,
+    },
+    Plan {
+        method: "GET",
+        path: "/metrics",
+        ask: |_| Ask::get("/metrics"),
+        good: ok,
+    },
 ];
 
 fn new_message() -> Ask {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let id = format!("matrix-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    Ask::json("/plugin/v1/messages", &json!({"external_id": id, "body": "hello"}))
+    Ask::json(
+        "/plugin/v1/messages",
+        &json!({"external_id": id, "body": "hello"}),
+    )
 }
 
 fn plans() -> impl Iterator<Item = &'static Plan> {
@@ -242,7 +404,11 @@ fn refused(door: Door, credential: &Credential, answer: &Answer) -> bool {
     let with_a_token = answer.status == 401 && answer.text().contains("no token");
     match door {
         Door::Person if credential.authorizes() => with_a_token,
-        Door::Person => answer.status == 303 && answer.location().starts_with("/sign-in") && answer.header("set-cookie").is_empty(),
+        Door::Person => {
+            answer.status == 303
+                && answer.location().starts_with("/sign-in")
+                && answer.header("set-cookie").is_empty()
+        }
         Door::Visitor => with_a_token,
         Door::Plugin | Door::Script => challenged && !answer.error().is_empty(),
         Door::Agent => challenged,
@@ -253,13 +419,35 @@ fn refused(door: Door, credential: &Credential, answer: &Answer) -> bool {
 #[test]
 fn no_route_is_missing_from_the_matrix_and_none_in_it_is_gone() {
     doors(|doors| async move {
-        let there: BTreeSet<_> = routes(&doors.web).into_iter().map(|route| (route.method, route.path)).collect();
+        let there: BTreeSet<_> = routes(&doors.web)
+            .into_iter()
+            .map(|route| (route.method, route.path))
+            .collect();
         let here: BTreeSet<_> = plans().map(|plan| (plan.method, plan.path)).collect();
-        assert_eq!(here.difference(&there).collect::<Vec<_>>(), Vec::<&(&str, &str)>::new(), "in the matrix, and not served");
-        assert_eq!(there.difference(&here).collect::<Vec<_>>(), Vec::<&(&str, &str)>::new(), "served, and not in the matrix");
+        assert_eq!(
+            here.difference(&there).collect::<Vec<_>>(),
+            Vec::<&(&str, &str)>::new(),
+            "in the matrix, and not served"
+        );
+        assert_eq!(
+            there.difference(&here).collect::<Vec<_>>(),
+            Vec::<&(&str, &str)>::new(),
+            "served, and not in the matrix"
+        );
         assert_eq!(there.len(), plans().count(), "each stands in the matrix once");
-        for door in [Door::Anyone, Door::Visitor, Door::Person, Door::Plugin, Door::Script, Door::Agent, Door::Loopback] {
-            assert!(routes(&doors.web).iter().any(|route| route.door == door), "{door:?} has routes");
+        for door in [
+            Door::Anyone,
+            Door::Visitor,
+            Door::Person,
+            Door::Plugin,
+            Door::Script,
+            Door::Agent,
+            Door::Loopback,
+        ] {
+            assert!(
+                routes(&doors.web).iter().any(|route| route.door == door),
+                "{door:?} has routes"
+            );
         }
     });
 }
@@ -273,22 +461,56 @@ fn each_door_opens_to_its_own_credential_and_to_no_other_also_beside_it() {
         let mut wallet = Wallet::new(&doors, expired).await;
         let mut calls = 0;
         for route in routes(&doors.web) {
-            let plan = plans().find(|plan| (plan.method, plan.path) == (route.method, route.path)).unwrap();
+            let plan = plans()
+                .find(|plan| (plan.method, plan.path) == (route.method, route.path))
+                .unwrap();
             wallet.refresh(&doors).await;
-            let (in_, out): (Vec<_>, Vec<_>) = wallet.all().into_iter().partition(|credential| credential.admitted_by(route.door));
-            assert!(!in_.is_empty(), "{} {} opens to somebody", route.method, route.path);
+            let (in_, out): (Vec<_>, Vec<_>) = wallet
+                .all()
+                .into_iter()
+                .partition(|credential| credential.admitted_by(route.door));
+            assert!(
+                !in_.is_empty(),
+                "{} {} opens to somebody",
+                route.method,
+                route.path
+            );
             let before = doors.state(doors.ada()).await;
             for credential in &out {
                 let answer = doors.send(credential.on((plan.ask)(&rows))).await;
-                let (name, text) = (&credential.name, String::from_utf8_lossy(&answer.body).into_owned());
-                assert!(refused(route.door, credential, &answer), "{} {} with {name}: {} {text}", route.method, route.path, answer.status);
+                let (name, text) = (
+                    &credential.name,
+                    String::from_utf8_lossy(&answer.body).into_owned(),
+                );
+                assert!(
+                    refused(route.door, credential, &answer),
+                    "{} {} with {name}: {} {text}",
+                    route.method,
+                    route.path,
+                    answer.status
+                );
                 calls += 1;
             }
-            assert_eq!(doors.state(doors.ada()).await, before, "{} {}: a refusal changed something", route.method, route.path);
+            assert_eq!(
+                doors.state(doors.ada()).await,
+                before,
+                "{} {}: a refusal changed something",
+                route.method,
+                route.path
+            );
             for credential in &in_ {
                 let answer = doors.send(credential.on((plan.ask)(&rows))).await;
-                let (name, text) = (&credential.name, String::from_utf8_lossy(&answer.body).into_owned());
-                assert!((plan.good)(&answer), "{} {} with {name}: {} {text}", route.method, route.path, answer.status);
+                let (name, text) = (
+                    &credential.name,
+                    String::from_utf8_lossy(&answer.body).into_owned(),
+                );
+                assert!(
+                    (plan.good)(&answer),
+                    "{} {} with {name}: {} {text}",
+                    route.method,
+                    route.path,
+                    answer.status
+                );
                 calls += 1;
                 if route.path.ends_with("/retry") {
                     rows.unconfirmed.pop();

@@ -23,22 +23,37 @@ pub(crate) struct Busy {
 pub(crate) async fn busy(doors: &Doors) -> Busy {
     let connector = doors.connector(doors.ada(), "mail").await;
     doors.chief_of(doors.ada()).await;
-    let message = messages::accept(&doors.app, &connector.caller, message("m")).await.unwrap().id;
-    let turns = doors.muster.chief.turns().len();
-    doors.muster.chief.then(Step::Hold(Arc::new(Notify::new())));
-    muster_app::chief::start_delivery(&doors.app, doors.ada(), message);
-    doors.muster.chief.begun(turns + 1).await;
-    Busy { token: doors.muster.chief.turns()[turns].agent_token.expose().to_owned(), message, connector }
+    let message = doors.store(&connector, message("m")).await;
+    doors
+        .begin(doors.ada(), message, Step::Hold(Arc::new(Notify::new())))
+        .await;
+    Busy {
+        token: doors
+            .muster
+            .chief
+            .turns()
+            .last()
+            .unwrap()
+            .agent_token
+            .expose()
+            .to_owned(),
+        message,
+        connector,
+    }
 }
 
 fn ask(token: &str, body: &Value) -> Ask {
-    Ask::json("/mcp", body).header("accept", "application/json, text/event-stream").bearer(token)
+    Ask::json("/mcp", body)
+        .header("accept", "application/json, text/event-stream")
+        .bearer(token)
 }
 
 /// A request of the days of `initialize`.
 async fn old(doors: &Doors, token: &str, version: &str, method: &str, params: Value) -> Value {
     let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
-    let answer = doors.send(ask(token, &body).header("mcp-protocol-version", version)).await;
+    let answer = doors
+        .send(ask(token, &body).header("mcp-protocol-version", version))
+        .await;
     assert_eq!(answer.status, 200, "{method}: {}", answer.text());
     answer.json()
 }
@@ -51,7 +66,9 @@ fn present(token: &str, method: &str, name: Option<&str>, mut params: Value) -> 
         "io.modelcontextprotocol/clientCapabilities": {}
     });
     let body = json!({"jsonrpc": "2.0", "id": "x-1", "method": method, "params": params});
-    let ask = ask(token, &body).header("mcp-protocol-version", NOW).header("mcp-method", method);
+    let ask = ask(token, &body)
+        .header("mcp-protocol-version", NOW)
+        .header("mcp-method", method);
     match name {
         Some(name) => ask.header("mcp-name", name),
         None => ask,
@@ -64,7 +81,12 @@ fn draft(message: impl Into<i64>, body: &str) -> Value {
 
 /// The names of the tools in a list.
 fn names(answer: &Value) -> Vec<&str> {
-    answer["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+    answer["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect()
 }
 
 /// A refusal's code and sentence, after a look at its form: a result that says so, with words for a model to read.
@@ -72,16 +94,26 @@ fn refusal(answer: &Value) -> (String, String) {
     let result = &answer["result"];
     assert_eq!(result["isError"], true, "{answer}");
     let error = &result["structuredContent"]["error"];
-    let (code, sentence) = (error["code"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned());
+    let (code, sentence) = (
+        error["code"].as_str().unwrap().to_owned(),
+        error["message"].as_str().unwrap().to_owned(),
+    );
     assert!(sentence.len() > 20 && sentence.contains(' '), "{answer}");
     let read: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
-    assert_eq!(read, result["structuredContent"], "what a client without structured content reads");
+    assert_eq!(
+        read, result["structuredContent"],
+        "what a client without structured content reads"
+    );
     (code, sentence)
 }
 
 async fn body_of(doors: &Doors, id: &Value) -> String {
     let id = DraftId::new(id.as_i64().unwrap());
-    muster_app::drafts::card(&doors.app, doors.ada(), id).await.unwrap().unwrap().body
+    muster_app::drafts::card(&doors.app, doors.ada(), id)
+        .await
+        .unwrap()
+        .unwrap()
+        .body
 }
 
 // spec: DRF-003 DRF-006
@@ -93,32 +125,78 @@ fn a_chief_of_the_days_of_initialize_lists_and_calls_its_tool() {
             let hello = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
             let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello});
             let answer = doors.send(ask(&busy.token, &body)).await;
-            assert_eq!((answer.status, answer.header("mcp-session-id")), (200, ""), "stateless: {}", answer.text());
+            assert_eq!(
+                (answer.status, answer.header("mcp-session-id")),
+                (200, ""),
+                "stateless: {}",
+                answer.text()
+            );
             let result = answer.json()["result"].clone();
-            assert_eq!((&result["protocolVersion"], &result["serverInfo"]["name"]), (&json!(version), &json!("muster")));
-            assert!(result["capabilities"]["tools"].is_object() && result["instructions"].as_str().unwrap().contains("untrusted"));
-            let told = doors.send(ask(&busy.token, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).header("mcp-protocol-version", version)).await;
+            assert_eq!(
+                (&result["protocolVersion"], &result["serverInfo"]["name"]),
+                (&json!(version), &json!("muster"))
+            );
+            assert!(
+                result["capabilities"]["tools"].is_object()
+                    && result["instructions"].as_str().unwrap().contains("untrusted")
+            );
+            let told = doors
+                .send(
+                    ask(
+                        &busy.token,
+                        &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+                    )
+                    .header("mcp-protocol-version", version),
+                )
+                .await;
             assert_eq!((told.status, told.text().as_str()), (202, ""));
 
             let list = old(&doors, &busy.token, version, "tools/list", json!({})).await;
             assert_eq!(names(&list), ["reply_draft"]);
             let tool = &list["result"]["tools"][0];
             assert_eq!(tool["inputSchema"]["required"], json!(["message_id", "body"]));
-            assert!(tool["outputSchema"]["properties"]["draft_id"].is_object() && tool["description"].as_str().unwrap().contains("It sends nothing"));
-            assert_eq!((&tool["annotations"]["readOnlyHint"], &tool["annotations"]["openWorldHint"]), (&json!(false), &json!(false)));
+            assert!(
+                tool["outputSchema"]["properties"]["draft_id"].is_object()
+                    && tool["description"].as_str().unwrap().contains("It sends nothing")
+            );
+            assert_eq!(
+                (
+                    &tool["annotations"]["readOnlyHint"],
+                    &tool["annotations"]["openWorldHint"]
+                ),
+                (&json!(false), &json!(false))
+            );
 
-            let call = old(&doors, &busy.token, version, "tools/call", draft(busy.message.get(), &format!("Reply {n}."))).await;
+            let call = old(
+                &doors,
+                &busy.token,
+                version,
+                "tools/call",
+                draft(busy.message.get(), &format!("Reply {n}.")),
+            )
+            .await;
             let content = &call["result"]["structuredContent"];
-            assert_eq!((&content["status"], &content["superseded"]), (&json!("pending"), &json!(n)), "{call}");
+            assert_eq!(
+                (&content["status"], &content["superseded"]),
+                (&json!("pending"), &json!(n)),
+                "{call}"
+            );
             assert_ne!(call["result"]["isError"], true);
-            assert_eq!(serde_json::from_str::<Value>(call["result"]["content"][0]["text"].as_str().unwrap()).unwrap(), *content);
+            assert_eq!(
+                serde_json::from_str::<Value>(call["result"]["content"][0]["text"].as_str().unwrap())
+                    .unwrap(),
+                *content
+            );
             assert_eq!(body_of(&doors, &content["draft_id"]).await, format!("Reply {n}."));
         }
         let ping = old(&doors, &busy.token, "2025-06-18", "ping", json!({})).await;
         assert_eq!(ping["result"], json!({}));
         let unknown = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "1999-01-01", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
         let answered = doors.send(ask(&busy.token, &unknown)).await.json();
-        assert!(["2025-11-25", "2025-06-18"].contains(&answered["result"]["protocolVersion"].as_str().unwrap()), "{answered}");
+        assert!(
+            ["2025-11-25", "2025-06-18"].contains(&answered["result"]["protocolVersion"].as_str().unwrap()),
+            "{answered}"
+        );
     });
 }
 
@@ -127,31 +205,77 @@ fn a_chief_of_the_days_of_initialize_lists_and_calls_its_tool() {
 fn a_chief_of_the_present_protocol_needs_no_initialize() {
     doors(|doors| async move {
         let busy = busy(&doors).await;
-        let discovered = doors.send(present(&busy.token, "server/discover", None, json!({}))).await;
+        let discovered = doors
+            .send(present(&busy.token, "server/discover", None, json!({})))
+            .await;
         assert_eq!(discovered.status, 200, "{}", discovered.text());
         let result = discovered.json()["result"].clone();
-        assert!(result["supportedVersions"].as_array().unwrap().contains(&json!(NOW)), "{result}");
+        assert!(
+            result["supportedVersions"]
+                .as_array()
+                .unwrap()
+                .contains(&json!(NOW)),
+            "{result}"
+        );
         assert!(result["capabilities"]["tools"].is_object(), "{result}");
 
-        let list = doors.send(present(&busy.token, "tools/list", None, json!({}))).await;
+        let list = doors
+            .send(present(&busy.token, "tools/list", None, json!({})))
+            .await;
         assert_eq!((list.status, list.json()["id"].clone()), (200, json!("x-1")));
         assert_eq!(names(&list.json()), ["reply_draft"]);
-        let call = doors.send(present(&busy.token, "tools/call", Some("reply_draft"), draft(busy.message.get(), "Noon works."))).await;
+        let call = doors
+            .send(present(
+                &busy.token,
+                "tools/call",
+                Some("reply_draft"),
+                draft(busy.message.get(), "Noon works."),
+            ))
+            .await;
         assert_eq!(call.status, 200, "{}", call.text());
         let content = call.json()["result"]["structuredContent"].clone();
-        assert_eq!((&content["status"], &content["superseded"]), (&json!("pending"), &json!(0)));
+        assert_eq!(
+            (&content["status"], &content["superseded"]),
+            (&json!("pending"), &json!(0))
+        );
         assert_eq!(body_of(&doors, &content["draft_id"]).await, "Noon works.");
 
-        let refused = doors.send(present(&busy.token, "tools/call", Some("reply_draft"), draft(999_999, "Noon works."))).await;
-        assert_eq!((refused.status, refusal(&refused.json()).0.as_str()), (200, "not_found"));
-        let mut other_name = present(&busy.token, "tools/call", None, draft(busy.message.get(), "Noon works."));
+        let refused = doors
+            .send(present(
+                &busy.token,
+                "tools/call",
+                Some("reply_draft"),
+                draft(999_999, "Noon works."),
+            ))
+            .await;
+        assert_eq!(
+            (refused.status, refusal(&refused.json()).0.as_str()),
+            (200, "not_found")
+        );
+        let mut other_name = present(
+            &busy.token,
+            "tools/call",
+            None,
+            draft(busy.message.get(), "Noon works."),
+        );
         other_name = other_name.header("mcp-name", "harmless_tool");
-        assert_eq!(doors.send(other_name).await.status, 400, "a header that names another tool than the body");
+        assert_eq!(
+            doors.send(other_name).await.status,
+            400,
+            "a header that names another tool than the body"
+        );
         let mut bare = present(&busy.token, "tools/list", None, json!({}));
         bare.headers.retain(|(name, _)| name != "mcp-protocol-version");
-        assert_eq!(doors.send(bare).await.status, 400, "the version stands in both places or in none");
+        assert_eq!(
+            doors.send(bare).await.status,
+            400,
+            "the version stands in both places or in none"
+        );
         let mut future = present(&busy.token, "tools/list", None, json!({}));
-        future.body = String::from_utf8(future.body).unwrap().replace(NOW, "2099-01-01").into_bytes();
+        future.body = String::from_utf8(future.body)
+            .unwrap()
+            .replace(NOW, "2099-01-01")
+            .into_bytes();
         assert_eq!(doors.send(future).await.status, 400);
     });
 }
@@ -163,18 +287,66 @@ fn another_agent_is_offered_no_tool_and_refused_by_name() {
         let busy = busy(&doors).await;
         let agent = doors.token(doors.ada(), TokenKind::Agent).await;
         assert!(names(&old(&doors, &agent, "2025-06-18", "tools/list", json!({})).await).is_empty());
-        assert!(names(&doors.send(present(&agent, "tools/list", None, json!({}))).await.json()).is_empty());
+        assert!(
+            names(
+                &doors
+                    .send(present(&agent, "tools/list", None, json!({})))
+                    .await
+                    .json()
+            )
+            .is_empty()
+        );
         let before = doors.state(doors.ada()).await;
-        let call = old(&doors, &agent, "2025-06-18", "tools/call", draft(busy.message.get(), "Noon works.")).await;
-        assert_eq!(refusal(&call), ("not_chief".to_owned(), "only the owner's chief may draft a reply".to_owned()));
-        let call = doors.send(present(&agent, "tools/call", Some("reply_draft"), draft(busy.message.get(), "Noon works."))).await.json();
+        let call = old(
+            &doors,
+            &agent,
+            "2025-06-18",
+            "tools/call",
+            draft(busy.message.get(), "Noon works."),
+        )
+        .await;
+        assert_eq!(
+            refusal(&call),
+            (
+                "not_chief".to_owned(),
+                "only the owner's chief may draft a reply".to_owned()
+            )
+        );
+        let call = doors
+            .send(present(
+                &agent,
+                "tools/call",
+                Some("reply_draft"),
+                draft(busy.message.get(), "Noon works."),
+            ))
+            .await
+            .json();
         assert_eq!(refusal(&call).0, "not_chief");
-        assert!(old(&doors, &busy.token, "2025-06-18", "tools/call", json!({"name": "reply_draft2", "arguments": {}})).await["error"]["code"].is_i64());
+        assert!(
+            old(
+                &doors,
+                &busy.token,
+                "2025-06-18",
+                "tools/call",
+                json!({"name": "reply_draft2", "arguments": {}})
+            )
+            .await["error"]["code"]
+                .is_i64()
+        );
         assert_eq!(doors.state(doors.ada()).await, before);
         // A chief that was replaced in the middle of its turn is an agent like any other, or none.
         doors.muster.set_chief().await;
-        let list = doors.send(ask(&busy.token, &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))).await;
-        assert!(list.status == 401 || names(&list.json()).is_empty(), "{}", list.text());
+        let list = doors
+            .send(ask(
+                &busy.token,
+                &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+            ))
+            .await;
+        assert!(
+            list.status == 401 || names(&list.json()).is_empty(),
+            "{}",
+            list.text()
+        );
     });
 }
 
@@ -186,10 +358,20 @@ fn while_plugins_are_off_the_tool_is_absent_and_refused() {
         let off = on.off();
         assert!(names(&old(&off, &busy.token, "2025-11-25", "tools/list", json!({})).await).is_empty());
         let before = on.state(on.ada()).await;
-        let call = old(&off, &busy.token, "2025-11-25", "tools/call", draft(busy.message.get(), "Noon works.")).await;
+        let call = old(
+            &off,
+            &busy.token,
+            "2025-11-25",
+            "tools/call",
+            draft(busy.message.get(), "Noon works."),
+        )
+        .await;
         assert_eq!(refusal(&call).0, "plugins_off");
         assert_eq!(on.state(on.ada()).await, before);
-        assert_eq!(names(&old(&on, &busy.token, "2025-11-25", "tools/list", json!({})).await), ["reply_draft"]);
+        assert_eq!(
+            names(&old(&on, &busy.token, "2025-11-25", "tools/list", json!({})).await),
+            ["reply_draft"]
+        );
     });
 }
 
@@ -204,9 +386,17 @@ fn each_refusal_is_a_result_with_its_own_code_and_a_sentence() {
         let lost = doors.unconfirmed(&connector, "lost").await;
         let cookie = doors.sign_in("ada").await;
         let in_flight = doors.approved(&cookie, &connector, "in-flight", "Yes.").await;
-        let in_flight = muster_app::drafts::card(&doors.app, doors.ada(), in_flight).await.unwrap().unwrap().message.id;
+        let in_flight = muster_app::drafts::card(&doors.app, doors.ada(), in_flight)
+            .await
+            .unwrap()
+            .unwrap()
+            .message
+            .id;
         let busy = busy(&doors).await;
-        let queued = messages::accept(&doors.app, &busy.connector.caller, message("queued")).await.unwrap().id;
+        let queued = messages::accept(&doors.app, &busy.connector.caller, message("queued"))
+            .await
+            .unwrap()
+            .id;
         let own = busy.message.get();
         let cases = [
             (draft(silent.get(), "Noon works."), "no_reply"),
@@ -221,11 +411,26 @@ fn each_refusal_is_a_result_with_its_own_code_and_a_sentence() {
             (draft(own, "see 10.0.0.7 for it"), "screened"),
             (draft(own, "hidden\u{200b}words"), "screened"),
             (draft(own, "ask bluebird about it"), "screened"),
-            (json!({"name": "reply_draft", "arguments": {"body": "Noon works."}}), "invalid_argument"),
-            (json!({"name": "reply_draft", "arguments": {"message_id": "1", "body": "Noon works."}}), "invalid_argument"),
-            (json!({"name": "reply_draft", "arguments": {"message_id": 1.5, "body": "Noon works."}}), "invalid_argument"),
-            (json!({"name": "reply_draft", "arguments": {"message_id": -1, "body": "Noon works."}}), "invalid_argument"),
-            (json!({"name": "reply_draft", "arguments": {"message_id": own, "body": ["Noon"]}}), "invalid_argument"),
+            (
+                json!({"name": "reply_draft", "arguments": {"body": "Noon works."}}),
+                "invalid_argument",
+            ),
+            (
+                json!({"name": "reply_draft", "arguments": {"message_id": "1", "body": "Noon works."}}),
+                "invalid_argument",
+            ),
+            (
+                json!({"name": "reply_draft", "arguments": {"message_id": 1.5, "body": "Noon works."}}),
+                "invalid_argument",
+            ),
+            (
+                json!({"name": "reply_draft", "arguments": {"message_id": -1, "body": "Noon works."}}),
+                "invalid_argument",
+            ),
+            (
+                json!({"name": "reply_draft", "arguments": {"message_id": own, "body": ["Noon"]}}),
+                "invalid_argument",
+            ),
             (json!({"name": "reply_draft"}), "invalid_argument"),
         ];
         let before = doors.state(doors.ada()).await;
@@ -234,7 +439,14 @@ fn each_refusal_is_a_result_with_its_own_code_and_a_sentence() {
             let shown: String = call.to_string().chars().take(100).collect();
             assert_eq!(refusal(&answer).0, code, "{shown}: {answer}");
         }
-        let silence = old(&doors, &busy.token, "2025-11-25", "tools/call", draft(silent.get(), "Noon works.")).await;
+        let silence = old(
+            &doors,
+            &busy.token,
+            "2025-11-25",
+            "tools/call",
+            draft(silent.get(), "Noon works."),
+        )
+        .await;
         assert!(refusal(&silence).1.contains("no_reply"));
         assert_eq!(doors.state(doors.ada()).await, before, "nothing was filed");
     });
@@ -250,28 +462,62 @@ fn what_is_no_mcp_request_of_an_agent_is_refused_as_http() {
         assert_eq!((none.status, none.header("www-authenticate")), (401, "Bearer"));
         assert!(none.text().contains("mag_"));
         let status = async |ask: Ask| doors.send(ask).await.status;
-        for origin in ["https://evil.example", "http://localhost:3000", "null", "http://localhost:7447.evil.example"] {
-            assert_eq!(status(ask(&busy.token, &list).header("origin", origin)).await, 403, "{origin}");
+        for origin in [
+            "https://evil.example",
+            "http://localhost:3000",
+            "null",
+            "http://localhost:7447.evil.example",
+        ] {
+            assert_eq!(
+                status(ask(&busy.token, &list).header("origin", origin)).await,
+                403,
+                "{origin}"
+            );
         }
         for origin in ["http://localhost:7447", "http://127.0.0.1:7447"] {
-            assert_eq!(status(ask(&busy.token, &list).header("origin", origin)).await, 200, "{origin}");
+            assert_eq!(
+                status(ask(&busy.token, &list).header("origin", origin)).await,
+                200,
+                "{origin}"
+            );
         }
         let before = doors.state(doors.ada()).await;
         let large = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": draft(busy.message.get(), &"x".repeat(5 * 1024 * 1024))});
         assert_eq!(status(ask(&busy.token, &large)).await, 413);
-        assert_eq!(status(Ask::json("/mcp", &list).bearer(&busy.token)).await, 406, "both kinds of answer must be acceptable");
-        let text = Ask::post("/mcp").bearer(&busy.token).header("accept", "application/json, text/event-stream").header("content-type", "text/plain").body(list.to_string());
+        assert_eq!(
+            status(Ask::json("/mcp", &list).bearer(&busy.token)).await,
+            406,
+            "both kinds of answer must be acceptable"
+        );
+        let text = Ask::post("/mcp")
+            .bearer(&busy.token)
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "text/plain")
+            .body(list.to_string());
         assert_eq!(status(text).await, 415);
         for body in ["", "{", "[]", "5", "{\"jsonrpc\":\"1.0\"}", "\u{0}"] {
             let odd = status(ask(&busy.token, &list).body(body)).await;
             assert!((400..500).contains(&odd), "{body:?}: {odd}");
         }
-        let deep = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}{}}}", "[".repeat(50_000), "]".repeat(50_000));
+        let deep = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}{}}}",
+            "[".repeat(50_000),
+            "]".repeat(50_000)
+        );
         let answer: Answer = doors.send(ask(&busy.token, &list).body(deep)).await;
         assert!((400..500).contains(&answer.status), "{}", answer.status);
-        let unknown = doors.send(ask(&busy.token, &json!({"jsonrpc": "2.0", "id": 1, "method": "no/such"}))).await;
+        let unknown = doors
+            .send(ask(
+                &busy.token,
+                &json!({"jsonrpc": "2.0", "id": 1, "method": "no/such"}),
+            ))
+            .await;
         assert!(unknown.json()["error"]["code"] == -32601, "{}", unknown.text());
         assert_eq!(doors.state(doors.ada()).await, before);
-        assert_eq!(status(Ask::get("/mcp").bearer(&busy.token)).await, 405, "there is no stream to open");
+        assert_eq!(
+            status(Ask::get("/mcp").bearer(&busy.token)).await,
+            405,
+            "there is no stream to open"
+        );
     });
 }

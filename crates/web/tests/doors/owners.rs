@@ -1,6 +1,6 @@
 //! Two owners on one server: neither can read, decide, revoke, retry or even find out about a row of the other's, through any door.
 
-use muster_app::{accounts, messages};
+use muster_app::accounts;
 use muster_core::ids::{DraftId, MessageId};
 use muster_core::secret::TokenKind;
 use muster_store::{Sql, owned};
@@ -36,13 +36,22 @@ impl Hers {
         let ada = doors.ada();
         let cookie = doors.sign_in("ada").await;
         let connector = doors.connector(ada, "adas-mail").await;
-        let collected = doors.approved(&cookie, &connector, "adas-first", "Adas first reply.").await;
+        let collected = doors
+            .approved(&cookie, &connector, "adas-first", "Adas first reply.")
+            .await;
         doors.claim(&connector).await;
         doors.token(ada, TokenKind::Personal).await;
-        let passkey = doors.app.db.write(ada, |tx| Box::pin(async move { tx.number(&INSERT_PASSKEY, ("adas", "adas key")).await }));
+        let passkey = doors.app.db.write(ada, |tx| {
+            Box::pin(async move { tx.number(&INSERT_PASSKEY, ("adas", "adas key")).await })
+        });
         Self {
-            pending: doors.draft(&connector, message("adas-second"), "Adas second reply.").await.1,
-            approved: doors.approved(&cookie, &connector, "adas-third", "Adas third reply.").await,
+            pending: doors
+                .draft(&connector, message("adas-second"), "Adas second reply.")
+                .await
+                .1,
+            approved: doors
+                .approved(&cookie, &connector, "adas-third", "Adas third reply.")
+                .await,
             collected,
             lost: doors.unconfirmed(&connector, "adas-fourth").await,
             token: accounts::tokens(&doors.app, ada).await.unwrap()[0].id.get(),
@@ -54,7 +63,10 @@ impl Hers {
     /// The rows that a route's `{id}` can name.
     fn ids(&self, path: &str) -> Vec<i64> {
         match path {
-            "/attention/drafts/{id}/approve" | "/attention/drafts/{id}/reject" | "/attention/drafts/{id}/withdraw" | "/plugin/v1/drafts/{id}/result" => {
+            "/attention/drafts/{id}/approve"
+            | "/attention/drafts/{id}/reject"
+            | "/attention/drafts/{id}/withdraw"
+            | "/plugin/v1/drafts/{id}/result" => {
                 vec![self.pending.get(), self.approved.get(), self.collected.get()]
             }
             "/plugins/{id}/revoke" | "/chief/conversations/{id}" => vec![self.connector.id.get()],
@@ -77,8 +89,14 @@ impl Bob {
     async fn new(doors: &Doors) -> Self {
         let bob = add_owner(&doors.app, "bob").await;
         let connector = doors.connector(bob, "bobs-mail").await;
-        doors.draft(&connector, message("bobs-own"), "Bobs own reply.").await;
-        Self { cookie: doors.sign_in("bob").await, personal: doors.token(bob, TokenKind::Personal).await, connector }
+        doors
+            .draft(&connector, message("bobs-own"), "Bobs own reply.")
+            .await;
+        Self {
+            cookie: doors.sign_in("bob").await,
+            personal: doors.token(bob, TokenKind::Personal).await,
+            connector,
+        }
     }
 
     fn ask(&self, door: Door, method: &str, path: &str) -> Ask {
@@ -103,7 +121,10 @@ fn an_id_of_anothers_row_is_answered_like_an_id_of_nothing() {
         let (hers, bob) = (Hers::new(&doors).await, Bob::new(&doors).await);
         let before = doors.state(doors.ada()).await;
         let mut tried = BTreeSet::new();
-        for route in routes(&doors.web).into_iter().filter(|route| route.path.contains("{id}")) {
+        for route in routes(&doors.web)
+            .into_iter()
+            .filter(|route| route.path.contains("{id}"))
+        {
             let at = |id: i64| route.path.replace("{id}", &id.to_string());
             let nothing = doors.send(bob.ask(route.door, route.method, &at(NOTHING))).await;
             assert_eq!(nothing.status, 404, "{}: {}", route.path, nothing.text());
@@ -117,7 +138,9 @@ fn an_id_of_anothers_row_is_answered_like_an_id_of_nothing() {
         assert_eq!(doors.state(doors.ada()).await, before);
         // The same words come from the rows' own owner for what is not there, and her rows answer her.
         let cookie = doors.sign_in("ada").await;
-        let missing = doors.send(Ask::form(&format!("/attention/drafts/{NOTHING}/reject"), &[]).cookie(&cookie)).await;
+        let missing = doors
+            .send(Ask::form(&format!("/attention/drafts/{NOTHING}/reject"), &[]).cookie(&cookie))
+            .await;
         assert!(missing.status == 404 && missing.text().contains("No such draft."));
         doors.decide(&cookie, hers.pending, "reject").await;
         doors.decide(&cookie, hers.approved, "withdraw").await;
@@ -128,12 +151,37 @@ fn an_id_of_anothers_row_is_answered_like_an_id_of_nothing() {
 fn no_page_shows_a_word_of_anothers() {
     doors(|doors| async move {
         let (hers, bob) = (Hers::new(&doors).await, Bob::new(&doors).await);
-        let hers_alone = ["adas", "Adas", "body of adas-second", &format!("/plugins/messages/{}/", hers.lost), &format!("/attention/drafts/{}/", hers.pending)];
+        let hers_alone = [
+            "adas",
+            "Adas",
+            "body of adas-second",
+            &format!("/plugins/messages/{}/", hers.lost),
+            &format!("/attention/drafts/{}/", hers.pending),
+        ];
         let mut pages = 0;
-        let lists = routes(&doors.web).into_iter().filter(|route| route.method == "GET" && route.door == Door::Person && !route.path.contains('{') && route.path != "/events");
-        let mut paths: Vec<String> = lists.map(|route| route.path.to_owned()).filter(|path| path != "/attention").collect();
-        paths.extend(["/attention?tab=drafts", "/attention?tab=drafts&archived=1", "/attention?tab=drafts&archived=1&before=999999", "/audit?before=999999"].map(str::to_owned));
-        paths.push(format!("/chief/conversations/{}?before={NOTHING}", bob.connector.id));
+        let lists = routes(&doors.web).into_iter().filter(|route| {
+            route.method == "GET"
+                && route.door == Door::Person
+                && !route.path.contains('{')
+                && route.path != "/events"
+        });
+        let mut paths: Vec<String> = lists
+            .map(|route| route.path.to_owned())
+            .filter(|path| path != "/attention")
+            .collect();
+        paths.extend(
+            [
+                "/attention?tab=drafts",
+                "/attention?tab=drafts&archived=1",
+                "/attention?tab=drafts&archived=1&before=999999",
+                "/audit?before=999999",
+            ]
+            .map(str::to_owned),
+        );
+        paths.push(format!(
+            "/chief/conversations/{}?before={NOTHING}",
+            bob.connector.id
+        ));
         for path in paths {
             let page = doors.page(&bob.cookie, &path).await;
             for word in hers_alone {
@@ -145,7 +193,10 @@ fn no_page_shows_a_word_of_anothers() {
         let his = doors.page(&bob.cookie, "/attention?tab=drafts").await;
         assert!(his.contains("Bobs own reply.") && his.contains("body of bobs-own"));
         let audit = doors.page(&bob.cookie, "/audit").await;
-        assert!(audit.contains(">plugin.draft.filed</td>") && !audit.contains(">plugin.draft.approved</td>"), "hers was approved, his only filed");
+        assert!(
+            audit.contains(">plugin.draft.filed</td>") && !audit.contains(">plugin.draft.approved</td>"),
+            "hers was approved, his only filed"
+        );
     });
 }
 
@@ -156,14 +207,28 @@ fn a_connector_meets_only_its_own_messages_and_replies() {
         let (hers, bob) = (Hers::new(&doors).await, Bob::new(&doors).await);
         let second = doors.connector(doors.ada(), "adas-chat").await;
         for other in [&bob.connector, &second] {
-            let claim = doors.send(Ask::post("/plugin/v1/drafts/claim").bearer(&other.token)).await;
+            let claim = doors
+                .send(Ask::post("/plugin/v1/drafts/claim").bearer(&other.token))
+                .await;
             assert_eq!(claim.status, 204, "{}", claim.text());
-            let same = Ask::json("/plugin/v1/messages", &json!({"external_id": "adas-second", "body": "mine"})).bearer(&other.token);
+            let same = Ask::json(
+                "/plugin/v1/messages",
+                &json!({"external_id": "adas-second", "body": "mine"}),
+            )
+            .bearer(&other.token);
             let stored = doors.send(same).await;
             assert_eq!(stored.status, 202, "another connector's external_id is free");
             for id in [hers.pending, hers.approved, hers.collected] {
-                let report = doors.send(Ask::json(&format!("/plugin/v1/drafts/{id}/result"), &json!({"ok": false})).bearer(&other.token)).await;
-                assert_eq!(report.line(), r#"404 application/json {"error":"there is no such reply of this connector's"}"#);
+                let report = doors
+                    .send(
+                        Ask::json(&format!("/plugin/v1/drafts/{id}/result"), &json!({"ok": false}))
+                            .bearer(&other.token),
+                    )
+                    .await;
+                assert_eq!(
+                    report.line(),
+                    r#"404 application/json {"error":"there is no such reply of this connector's"}"#
+                );
             }
         }
         let mine = doors.claim(&hers.connector).await;
@@ -178,12 +243,14 @@ fn a_chief_can_answer_no_message_of_anothers() {
         let before = doors.state(doors.ada()).await;
         let said = Arc::new(Mutex::new(Vec::new()));
         let (heard, theirs) = (said.clone(), [hers.lost, MessageId::new(NOTHING)]);
-        let own = messages::accept(&doors.app, &bob.connector.caller, message("bobs-second")).await.unwrap().id;
+        let own = doors.store(&bob.connector, message("bobs-second")).await;
         let step = ScriptedChief::acting(move |app, caller, _| {
             let heard = heard.clone();
             async move {
                 for message in theirs {
-                    let refusal = muster_app::drafts::file(&app, &caller, message, "To whom it concerns.").await.unwrap_err();
+                    let refusal = muster_app::drafts::file(&app, &caller, message, "To whom it concerns.")
+                        .await
+                        .unwrap_err();
                     heard.lock().unwrap().push(refusal.to_string());
                 }
                 muster_runtime::Outcome::Completed { reply: String::new() }
@@ -191,7 +258,12 @@ fn a_chief_can_answer_no_message_of_anothers() {
         });
         doors.deliver(bob.connector.owner, own, step).await;
         let said = said.lock().unwrap().clone();
-        assert!(said.len() == 2 && said[0] == said[1] && said[0].contains("does not name a message that was delivered to you"), "{said:?}");
+        assert!(
+            said.len() == 2
+                && said[0] == said[1]
+                && said[0].contains("does not name a message that was delivered to you"),
+            "{said:?}"
+        );
         assert_eq!(doors.state(doors.ada()).await, before);
     });
 }
@@ -201,7 +273,9 @@ fn a_sign_out_everywhere_ends_nobody_elses_sessions() {
     doors(|doors| async move {
         add_owner(&doors.app, "bob").await;
         let (ada, bob) = (doors.sign_in("ada").await, doors.sign_in("bob").await);
-        doors.send(Ask::form("/sign-out-everywhere", &[]).cookie(&bob)).await;
+        doors
+            .send(Ask::form("/sign-out-everywhere", &[]).cookie(&bob))
+            .await;
         assert_eq!(doors.send(Ask::get("/").cookie(&bob)).await.status, 303);
         assert_eq!(doors.send(Ask::get("/").cookie(&ada)).await.status, 200);
     });
@@ -212,22 +286,38 @@ fn a_sign_out_everywhere_ends_nobody_elses_sessions() {
 fn what_a_connector_posts_reaches_its_own_owners_chief_and_pages_only() {
     doors(|doors| async move {
         let bob = add_owner(&doors.app, "bob").await;
-        let (hers, his) = (doors.connector(doors.ada(), "hers").await, doors.connector(bob, "his").await);
+        let (hers, his) = (
+            doors.connector(doors.ada(), "hers").await,
+            doors.connector(bob, "his").await,
+        );
         for owner in [doors.ada(), bob] {
             doors.chief_of(owner).await;
         }
         for (connector, text) in [(&hers, "for ada alone"), (&his, "for bob alone")] {
             doors.muster.chief.then(Step::Complete("read"));
-            let posted = doors.send(Ask::json("/plugin/v1/messages", &json!({"external_id": "m", "body": text})).bearer(&connector.token)).await;
+            let posted = doors
+                .send(
+                    Ask::json("/plugin/v1/messages", &json!({"external_id": "m", "body": text}))
+                        .bearer(&connector.token),
+                )
+                .await;
             assert_eq!(posted.status, 202);
             doors.muster.settle().await;
         }
-        for (name, connector, own, others) in [("ada", &hers, "for ada alone", "for bob alone"), ("bob", &his, "for bob alone", "for ada alone")] {
+        for (name, connector, own, others) in [
+            ("ada", &hers, "for ada alone", "for bob alone"),
+            ("bob", &his, "for bob alone", "for ada alone"),
+        ] {
             let cookie = doors.sign_in(name).await;
-            let page = doors.page(&cookie, &format!("/chief/conversations/{}", connector.id)).await;
+            let page = doors
+                .page(&cookie, &format!("/chief/conversations/{}", connector.id))
+                .await;
             assert!(page.contains(own) && !page.contains(others), "{name}");
             let chief = doors.page(&cookie, "/chief").await;
-            assert!(chief.contains(&format!("Label of {}", connector.caller.name)) && chief.matches("/chief/conversations/").count() == 1);
+            assert!(
+                chief.contains(&format!("Label of {}", connector.caller.name))
+                    && chief.matches("/chief/conversations/").count() == 1
+            );
         }
         let turns = doors.muster.chief.turns();
         assert!(turns.len() == 2 && turns[0].title == "Label of hers" && turns[1].title == "Label of his");
@@ -240,8 +330,10 @@ fn the_same_words_file_a_draft_where_the_message_is_the_chiefs_own() {
     doors(|doors| async move {
         let connector = doors.connector(doors.ada(), "mail").await;
         doors.chief_of(doors.ada()).await;
-        let own = messages::accept(&doors.app, &connector.caller, message("own")).await.unwrap().id;
-        doors.deliver(doors.ada(), own, filing(own, "To whom it concerns.")).await;
+        let own = doors.store(&connector, message("own")).await;
+        doors
+            .deliver(doors.ada(), own, filing(own, "To whom it concerns."))
+            .await;
         assert!(doors.newest_draft(doors.ada(), own).await.get() > 0);
     });
 }

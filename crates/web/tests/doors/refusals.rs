@@ -25,15 +25,37 @@ fn a_foreign_host_name_is_answered_by_no_route() {
     doors(|doors| async move {
         let cookie = doors.sign_in("ada").await;
         for route in routes(&doors.web) {
-            for host in ["evil.example", "localhost", "localhost:80", "localhost:7447.evil.example", "127.0.0.1.evil.example:7447", ""] {
-                let answer = doors.send(ask(route.method, route.path).cookie(&cookie).header(HOST, host)).await;
-                assert_eq!(answer.status, 421, "{} {} at {host:?}: {}", route.method, route.path, answer.text());
+            for host in [
+                "evil.example",
+                "localhost",
+                "localhost:80",
+                "localhost:7447.evil.example",
+                "127.0.0.1.evil.example:7447",
+                "",
+            ] {
+                let answer = doors
+                    .send(ask(route.method, route.path).cookie(&cookie).header(HOST, host))
+                    .await;
+                assert_eq!(
+                    answer.status,
+                    421,
+                    "{} {} at {host:?}: {}",
+                    route.method,
+                    route.path,
+                    answer.text()
+                );
             }
         }
-        let elsewhere = doors.send(Ask::get("/nothing/here").header(HOST, "evil.example")).await;
+        let elsewhere = doors
+            .send(Ask::get("/nothing/here").header(HOST, "evil.example"))
+            .await;
         assert_eq!(elsewhere.status, 421);
         for own in ["localhost:7447", "127.0.0.1:7447", "[::1]:7447", "LocalHost:7447"] {
-            assert_eq!(doors.send(Ask::get("/healthz").header(HOST, own)).await.status, 200, "{own}");
+            assert_eq!(
+                doors.send(Ask::get("/healthz").header(HOST, own)).await.status,
+                200,
+                "{own}"
+            );
         }
     });
 }
@@ -51,29 +73,57 @@ fn a_form_of_a_foreign_page_does_nothing() {
         &[("sec-fetch-site", "cross-site")],
         &[("sec-fetch-site", "same-site")],
         &[("sec-fetch-site", "none")],
-        &[("sec-fetch-site", "cross-site"), ("origin", "http://localhost:7447")],
-        &[("sec-fetch-site", "same-origin"), ("origin", "https://evil.example")],
+        &[
+            ("sec-fetch-site", "cross-site"),
+            ("origin", "http://localhost:7447"),
+        ],
+        &[
+            ("sec-fetch-site", "same-origin"),
+            ("origin", "https://evil.example"),
+        ],
     ];
     doors(|doors| async move {
         let cookie = doors.sign_in("ada").await;
         let rows = real_ids(&doors, &cookie).await;
         let before = doors.state(doors.ada()).await;
         let mut forms = 0;
-        for route in routes(&doors.web).into_iter().filter(|route| route.method == "POST" && matches!(route.door, Door::Person | Door::Visitor)) {
-            let path = rows.iter().find(|(of, _)| *of == route.path).map_or_else(|| address(route.path), |(_, path)| path.clone());
-            let fields = [("name", "ada"), ("password", muster_testkit::PASSWORD), ("label", "x"), ("data_scope", "x"), ("kind", "personal"), ("code", "0")];
+        for route in routes(&doors.web)
+            .into_iter()
+            .filter(|route| route.method == "POST" && matches!(route.door, Door::Person | Door::Visitor))
+        {
+            let path = rows
+                .iter()
+                .find(|(of, _)| *of == route.path)
+                .map_or_else(|| address(route.path), |(_, path)| path.clone());
+            let fields = [
+                ("name", "ada"),
+                ("password", muster_testkit::PASSWORD),
+                ("label", "x"),
+                ("data_scope", "x"),
+                ("kind", "personal"),
+                ("code", "0"),
+            ];
             for foreign in FOREIGN {
-                let form = Ask::form(&path, &fields).from_elsewhere().cookie(&cookie);
-                let form = foreign.iter().fold(form, |form, (name, value)| form.header(*name, value));
+                let form = Ask::form(&path, &fields).of_another_site().cookie(&cookie);
+                let form = foreign
+                    .iter()
+                    .fold(form, |form, (name, value)| form.header(*name, value));
                 let answer = doors.send(form).await;
                 assert_eq!(answer.status, 403, "{path} with {foreign:?}: {}", answer.text());
-                assert!(answer.text().contains("did not come from one of muster") && answer.header("set-cookie").is_empty());
+                assert!(
+                    answer.text().contains("did not come from one of muster")
+                        && answer.header("set-cookie").is_empty()
+                );
             }
             forms += 1;
         }
         assert!(forms >= 20, "{forms} forms");
         assert_eq!(doors.state(doors.ada()).await, before, "nothing changed");
-        assert_eq!(doors.send(Ask::get("/").cookie(&cookie)).await.status, 200, "and the session lives");
+        assert_eq!(
+            doors.send(Ask::get("/").cookie(&cookie)).await.status,
+            200,
+            "and the session lives"
+        );
     });
 }
 
@@ -83,15 +133,38 @@ async fn real_ids(doors: &Doors, cookie: &str) -> Vec<(&'static str, String)> {
     let (_, pending) = doors.draft(&connector, message("pending"), "Yes.").await;
     let approved = doors.approved(cookie, &connector, "approved", "Yes.").await;
     let lost = doors.unconfirmed(&connector, "lost").await;
-    doors.token(doors.ada(), muster_core::secret::TokenKind::Personal).await;
-    let token = muster_app::accounts::tokens(&doors.app, doors.ada()).await.unwrap()[0].id;
+    doors
+        .token(doors.ada(), muster_core::secret::TokenKind::Personal)
+        .await;
+    let token = muster_app::accounts::tokens(&doors.app, doors.ada())
+        .await
+        .unwrap()[0]
+        .id;
     vec![
-        ("/attention/drafts/{id}/approve", format!("/attention/drafts/{pending}/approve")),
-        ("/attention/drafts/{id}/reject", format!("/attention/drafts/{pending}/reject")),
-        ("/attention/drafts/{id}/withdraw", format!("/attention/drafts/{approved}/withdraw")),
-        ("/plugins/{id}/revoke", format!("/plugins/{}/revoke", connector.id)),
-        ("/plugins/messages/{id}/retry", format!("/plugins/messages/{lost}/retry")),
-        ("/settings/tokens/{id}/revoke", format!("/settings/tokens/{token}/revoke")),
+        (
+            "/attention/drafts/{id}/approve",
+            format!("/attention/drafts/{pending}/approve"),
+        ),
+        (
+            "/attention/drafts/{id}/reject",
+            format!("/attention/drafts/{pending}/reject"),
+        ),
+        (
+            "/attention/drafts/{id}/withdraw",
+            format!("/attention/drafts/{approved}/withdraw"),
+        ),
+        (
+            "/plugins/{id}/revoke",
+            format!("/plugins/{}/revoke", connector.id),
+        ),
+        (
+            "/plugins/messages/{id}/retry",
+            format!("/plugins/messages/{lost}/retry"),
+        ),
+        (
+            "/settings/tokens/{id}/revoke",
+            format!("/settings/tokens/{token}/revoke"),
+        ),
     ]
 }
 
@@ -101,27 +174,84 @@ fn what_is_no_address_is_not_found_whoever_asks() {
     doors(|doors| async move {
         let connector = doors.connector(doors.ada(), "mail").await;
         let cookie = doors.sign_in("ada").await;
-        for path in ["/plugin", "/plugin/", "/plugin/v1", "/plugin/v1/nope", "/plugin/v2/messages", "/plugin/v1/messages/", "/plugin/v1/drafts/1", "/plugin/v1/messages/1"] {
-            for ask in [Ask::post(path), Ask::post(path).bearer(&connector.token), Ask::get(path).cookie(&cookie)] {
+        for path in [
+            "/plugin",
+            "/plugin/",
+            "/plugin/v1",
+            "/plugin/v1/nope",
+            "/plugin/v2/messages",
+            "/plugin/v1/messages/",
+            "/plugin/v1/drafts/1",
+            "/plugin/v1/messages/1",
+        ] {
+            for ask in [
+                Ask::post(path),
+                Ask::post(path).bearer(&connector.token),
+                Ask::get(path).cookie(&cookie),
+            ] {
                 let answer = doors.send(ask).await;
-                assert_eq!((answer.status, answer.error().contains("no such route")), (404, true), "{path}");
+                assert_eq!(
+                    (answer.status, answer.error().contains("no such route")),
+                    (404, true),
+                    "{path}"
+                );
             }
         }
-        for path in ["/api", "/api/", "/api/tasks", "/api/plugins/messages/1", "/api/plugins/messages/1/retry/"] {
-            for ask in [Ask::post(path), Ask::get(path), Ask::post(path).bearer(super::kit::HOOK)] {
+        for path in [
+            "/api",
+            "/api/",
+            "/api/tasks",
+            "/api/plugins/messages/1",
+            "/api/plugins/messages/1/retry/",
+        ] {
+            for ask in [
+                Ask::post(path),
+                Ask::get(path),
+                Ask::post(path).bearer(super::kit::HOOK),
+            ] {
                 let answer = doors.send(ask).await;
-                assert_eq!((answer.status, answer.error().contains("no such route")), (404, true), "{path}");
+                assert_eq!(
+                    (answer.status, answer.error().contains("no such route")),
+                    (404, true),
+                    "{path}"
+                );
             }
         }
-        for path in ["/nothing", "/plugins/", "/plugins/1", "/attention/", "/attention/drafts/1", "/settings/passkeys", "/static", "/static/", "/static/../Cargo.toml", "/mirror/mcp", "/mcp/", "/mcp/x", "/.env"] {
-            for ask in [Ask::get(path), Ask::get(path).cookie(&cookie), Ask::form(path, &[]).cookie(&cookie)] {
+        for path in [
+            "/nothing",
+            "/plugins/",
+            "/plugins/1",
+            "/attention/",
+            "/attention/drafts/1",
+            "/settings/passkeys",
+            "/static",
+            "/static/",
+            "/static/../Cargo.toml",
+            "/mirror/mcp",
+            "/mcp/",
+            "/mcp/x",
+            "/.env",
+        ] {
+            for ask in [
+                Ask::get(path),
+                Ask::get(path).cookie(&cookie),
+                Ask::form(path, &[]).cookie(&cookie),
+            ] {
                 let answer = doors.send(ask).await;
                 assert_eq!(answer.status, 404, "{path}: {}", answer.text());
-                assert!(answer.text().to_lowercase().contains("there is nothing at this address"));
+                assert!(
+                    answer
+                        .text()
+                        .to_lowercase()
+                        .contains("there is nothing at this address")
+                );
             }
         }
         let plain = doors.send(Ask::new(Method::GET, "/nothing")).await;
-        assert_eq!(plain.line(), "404 text/plain; charset=utf-8 There is nothing at this address.");
+        assert_eq!(
+            plain.line(),
+            "404 text/plain; charset=utf-8 There is nothing at this address."
+        );
     });
 }
 
@@ -133,21 +263,53 @@ fn a_method_that_a_route_does_not_have_is_refused_as_such() {
         for route in routes(&doors.web) {
             paths.entry(route.path).or_default().push(route.method);
         }
-        let agent = doors.token(doors.ada(), muster_core::secret::TokenKind::Agent).await;
+        let agent = doors
+            .token(doors.ada(), muster_core::secret::TokenKind::Agent)
+            .await;
         for (path, methods) in paths {
-            for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"].into_iter().filter(|method| !methods.contains(method)) {
+            for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"]
+                .into_iter()
+                .filter(|method| !methods.contains(method))
+            {
                 let mut ask = Ask::new(Method::from_bytes(method.as_bytes()).unwrap(), &address(path));
                 if path == "/mcp" {
                     ask = ask.bearer(&agent);
                 }
                 let answer = doors.send(ask).await;
                 assert_eq!(answer.status, 405, "{method} {path}: {}", answer.text());
-                assert!(!answer.header("allow").is_empty(), "{method} {path} says what it takes");
+                assert!(
+                    !answer.header("allow").is_empty(),
+                    "{method} {path} says what it takes"
+                );
                 if path.starts_with("/plugin/") || path.starts_with("/api/") {
                     assert!(!answer.error().is_empty());
                 }
             }
         }
+    });
+}
+
+#[test]
+fn a_head_request_is_answered_like_a_get_without_its_body() {
+    doors(|doors| async move {
+        let cookie = doors.sign_in("ada").await;
+        for (path, status) in [
+            ("/sign-in", 200),
+            ("/healthz", 200),
+            ("/plugins", 303),
+            ("/nothing", 404),
+            ("/plugin/v1/messages", 405),
+        ] {
+            let answer = doors.send(Ask::new(Method::HEAD, path)).await;
+            assert_eq!((answer.status, answer.body.len()), (status, 0), "{path}");
+        }
+        assert_eq!(
+            doors
+                .send(Ask::new(Method::HEAD, "/plugins").cookie(&cookie))
+                .await
+                .status,
+            200
+        );
     });
 }
 
@@ -160,14 +322,30 @@ fn every_kind_of_answer_carries_the_strict_headers() {
             ("a page", Ask::get("/").cookie(&cookie), 200),
             ("a stream", Ask::get("/events").cookie(&cookie), 200),
             ("a redirect", Ask::get("/"), 303),
-            ("a form's answer", Ask::form("/sign-in", &[("name", "ada"), ("password", "wrong password")]), 401),
+            (
+                "a form's answer",
+                Ask::form("/sign-in", &[("name", "ada"), ("password", "wrong password")]),
+                401,
+            ),
             ("a missing page", Ask::get("/nothing"), 404),
-            ("a foreign form", Ask::form("/sign-out", &[]).from_elsewhere().cookie(&cookie), 403),
+            (
+                "a foreign form",
+                Ask::form("/sign-out", &[]).of_another_site().cookie(&cookie),
+                403,
+            ),
             ("a foreign host", Ask::get("/").header(HOST, "evil.example"), 421),
             ("another method", Ask::new(Method::DELETE, "/plugins"), 405),
-            ("the connector's door", Ask::post("/plugin/v1/drafts/claim").bearer(&connector.token), 204),
+            (
+                "the connector's door",
+                Ask::post("/plugin/v1/drafts/claim").bearer(&connector.token),
+                204,
+            ),
             ("its refusal", Ask::post("/plugin/v1/messages"), 401),
-            ("the scripts' door", Ask::post("/api/plugins/messages/1/retry"), 401),
+            (
+                "the scripts' door",
+                Ask::post("/api/plugins/messages/1/retry"),
+                401,
+            ),
             ("the agents' door", Ask::post("/mcp"), 401),
             ("a probe", Ask::get("/healthz"), 200),
             ("the counts", Ask::get("/metrics"), 200),
@@ -177,19 +355,41 @@ fn every_kind_of_answer_carries_the_strict_headers() {
             let answer = doors.send(ask).await;
             assert_eq!(answer.status, status, "{what}");
             let policy = answer.header("content-security-policy");
-            for part in ["default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"] {
+            for part in [
+                "default-src 'none'",
+                "script-src 'self'",
+                "style-src 'self'",
+                "form-action 'self'",
+                "base-uri 'none'",
+                "frame-ancestors 'none'",
+            ] {
                 assert!(policy.contains(part), "{what}: {policy}");
             }
-            assert!(!policy.contains("unsafe") && !policy.contains('*'), "{what}: {policy}");
-            let fixed = [("x-content-type-options", "nosniff"), ("x-frame-options", "DENY"), ("referrer-policy", "same-origin"), ("cross-origin-opener-policy", "same-origin")];
+            assert!(
+                !policy.contains("unsafe") && !policy.contains('*'),
+                "{what}: {policy}"
+            );
+            let fixed = [
+                ("x-content-type-options", "nosniff"),
+                ("x-frame-options", "DENY"),
+                ("referrer-policy", "same-origin"),
+                ("cross-origin-opener-policy", "same-origin"),
+            ];
             for (name, value) in fixed {
                 assert_eq!(answer.header(name), value, "{what}: {name}");
             }
             assert_eq!(answer.header("access-control-allow-origin"), "", "{what}");
-            assert!(answer.header("cache-control").contains("no-store") || what == "a stream", "{what}: {}", answer.header("cache-control"));
+            assert!(
+                answer.header("cache-control").contains("no-store") || what == "a stream",
+                "{what}: {}",
+                answer.header("cache-control")
+            );
         }
         let styled = doors.send(Ask::get("/static/app.css")).await;
-        assert_eq!((styled.header("content-type"), styled.header("cache-control")), ("text/css; charset=utf-8", "no-cache"));
+        assert_eq!(
+            (styled.header("content-type"), styled.header("cache-control")),
+            ("text/css; charset=utf-8", "no-cache")
+        );
         assert_eq!(styled.header("x-content-type-options"), "nosniff");
     });
 }
@@ -197,14 +397,41 @@ fn every_kind_of_answer_carries_the_strict_headers() {
 #[test]
 fn the_counts_are_for_this_machine_alone() {
     doors(|doors| async move {
-        assert_eq!(doors.send(Ask::get("/metrics").from([10, 0, 0, 7])).await.status, 404);
+        assert_eq!(
+            doors
+                .send(Ask::get("/metrics").sent_from([10, 0, 0, 7]))
+                .await
+                .status,
+            404
+        );
         for forwarded in ["x-forwarded-for", "forwarded", "x-real-ip", "via"] {
-            let answer = doors.send(Ask::get("/metrics").header(forwarded, "203.0.113.9")).await;
-            assert_eq!((answer.status, answer.text().as_str()), (404, ""), "{forwarded}: a proxy on this machine speaks for somebody else");
+            let answer = doors
+                .send(Ask::get("/metrics").header(forwarded, "203.0.113.9"))
+                .await;
+            assert_eq!(
+                (answer.status, answer.text().as_str()),
+                (404, ""),
+                "{forwarded}: a proxy on this machine speaks for somebody else"
+            );
         }
         let text = doors.send(Ask::get("/metrics")).await.text();
-        assert!(text.contains("muster_claims_waiting 0") && !text.contains("ada"), "{text}");
-        assert_eq!(doors.send(Ask::get("/healthz").from([10, 0, 0, 7])).await.line(), "200 text/plain; charset=utf-8 ok");
-        assert_eq!(doors.send(Ask::get("/readyz").from([10, 0, 0, 7])).await.line(), "200 text/plain; charset=utf-8 ready");
+        assert!(
+            text.contains("muster_claims_waiting 0") && !text.contains("ada"),
+            "{text}"
+        );
+        assert_eq!(
+            doors
+                .send(Ask::get("/healthz").sent_from([10, 0, 0, 7]))
+                .await
+                .line(),
+            "200 text/plain; charset=utf-8 ok"
+        );
+        assert_eq!(
+            doors
+                .send(Ask::get("/readyz").sent_from([10, 0, 0, 7]))
+                .await
+                .line(),
+            "200 text/plain; charset=utf-8 ready"
+        );
     });
 }

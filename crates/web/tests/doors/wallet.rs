@@ -1,7 +1,7 @@
 //! Every kind of credential a request can carry, good, dead and misplaced. It tests nothing itself.
 
 use http::header::{AUTHORIZATION, COOKIE, HeaderName};
-use muster_app::{accounts, chief, plugins};
+use muster_app::{accounts, plugins};
 use muster_core::Secret;
 use muster_core::secret::TokenKind;
 use muster_testkit::{PASSWORD, Step, message};
@@ -22,7 +22,12 @@ pub(crate) struct Credential {
 
 impl Credential {
     fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), headers: Vec::new(), query: None, opens: None }
+        Self {
+            name: name.into(),
+            headers: Vec::new(),
+            query: None,
+            opens: None,
+        }
     }
 
     fn opens_door(mut self, door: Door) -> Self {
@@ -60,7 +65,9 @@ impl Credential {
             let sign = if ask.path.contains('?') { '&' } else { '?' };
             ask.path = format!("{}{sign}token={query}&access_token={query}", ask.path);
         }
-        self.headers.iter().fold(ask, |ask, (name, value)| ask.header(name.clone(), value))
+        self.headers
+            .iter()
+            .fold(ask, |ask, (name, value)| ask.header(name.clone(), value))
     }
 }
 
@@ -89,32 +96,73 @@ impl Wallet {
         let agent = doors.token(ada, TokenKind::Agent).await;
         let mirror = doors.token(ada, TokenKind::MirrorHost).await;
         let mut dead = vec![("a revoked mpl_", revoked.token)];
-        for (name, kind) in [("a revoked mst_", TokenKind::Personal), ("a revoked mag_", TokenKind::Agent)] {
+        for (name, kind) in [
+            ("a revoked mst_", TokenKind::Personal),
+            ("a revoked mag_", TokenKind::Agent),
+        ] {
             let token = doors.token(ada, kind).await;
-            let id = accounts::tokens(&doors.app, ada).await.unwrap().last().unwrap().id;
+            let id = accounts::tokens(&doors.app, ada)
+                .await
+                .unwrap()
+                .last()
+                .unwrap()
+                .id;
             accounts::revoke_token(&doors.app, ada, id).await.unwrap();
             dead.push((name, token));
         }
-        for (name, kind) in [("an unknown mpl_", TokenKind::Plugin), ("an unknown mst_", TokenKind::Personal), ("an unknown mag_", TokenKind::Agent)] {
+        for (name, kind) in [
+            ("an unknown mpl_", TokenKind::Plugin),
+            ("an unknown mst_", TokenKind::Personal),
+            ("an unknown mag_", TokenKind::Agent),
+        ] {
             dead.push((name, kind.mint().unwrap().expose().to_owned()));
         }
 
         // An account that is disabled takes everything of its own with it.
         let carol = add_owner(&doors.app, "carol").await;
-        dead.push(("the mpl_ of a disabled owner", doors.connector(carol, "carols").await.token));
-        dead.push(("the mst_ of a disabled owner", doors.token(carol, TokenKind::Personal).await));
-        dead.push(("the mag_ of a disabled owner", doors.token(carol, TokenKind::Agent).await));
+        dead.push((
+            "the mpl_ of a disabled owner",
+            doors.connector(carol, "carols").await.token,
+        ));
+        dead.push((
+            "the mst_ of a disabled owner",
+            doors.token(carol, TokenKind::Personal).await,
+        ));
+        dead.push((
+            "the mag_ of a disabled owner",
+            doors.token(carol, TokenKind::Agent).await,
+        ));
         let disabled = cookie(doors, "carol").await;
         accounts::disable(&doors.app, "carol").await.unwrap();
 
-        doors.delivered(&connector, message("over"), Step::Complete("done")).await;
-        dead.push(("the mag_ of a turn that is over", doors.muster.chief.turns().last().unwrap().agent_token.expose().to_owned()));
-        let turns = doors.muster.chief.turns().len();
-        doors.muster.chief.then(Step::Hold(Arc::new(Notify::new())));
-        let running = muster_app::messages::accept(&doors.app, &connector.caller, message("running")).await.unwrap().id;
-        chief::start_delivery(&doors.app, ada, running);
-        doors.muster.chief.begun(turns + 1).await;
-        let chiefs = doors.muster.chief.turns().last().unwrap().agent_token.expose().to_owned();
+        doors
+            .delivered(&connector, message("over"), Step::Complete("done"))
+            .await;
+        dead.push((
+            "the mag_ of a turn that is over",
+            doors
+                .muster
+                .chief
+                .turns()
+                .last()
+                .unwrap()
+                .agent_token
+                .expose()
+                .to_owned(),
+        ));
+        let running = doors.store(&connector, message("running")).await;
+        doors
+            .begin(ada, running, Step::Hold(Arc::new(Notify::new())))
+            .await;
+        let chiefs = doors
+            .muster
+            .chief
+            .turns()
+            .last()
+            .unwrap()
+            .agent_token
+            .expose()
+            .to_owned();
 
         let unknown = format!("muster={}", "0".repeat(64));
         Self {
@@ -148,19 +196,43 @@ impl Wallet {
                 Some(door) => alone.opens_door(*door),
                 None => alone,
             });
-            all.push(Credential::new(format!("a session beside {name}")).with(COOKIE, &*self.live).bearer(token));
-            all.push(Credential { query: Some(token.clone()), ..Credential::new(format!("{name} in the address")) });
-            all.push(Credential::new(format!("{name} in cookies")).with(COOKIE, format!("token={token}; muster={token}")));
-            all.push(Credential::new(format!("{name} twice")).bearer(token).bearer(token));
+            all.push(
+                Credential::new(format!("a session beside {name}"))
+                    .with(COOKIE, &*self.live)
+                    .bearer(token),
+            );
+            all.push(Credential {
+                query: Some(token.clone()),
+                ..Credential::new(format!("{name} in the address"))
+            });
+            all.push(
+                Credential::new(format!("{name} in cookies"))
+                    .with(COOKIE, format!("token={token}; muster={token}")),
+            );
+            all.push(
+                Credential::new(format!("{name} twice"))
+                    .bearer(token)
+                    .bearer(token),
+            );
             all.push(Credential::new(format!("{name} without its scheme")).with(AUTHORIZATION, token));
             let basic = Ask::get("/").basic(token, token).headers.pop().unwrap().1;
-            all.push(Credential::new(format!("{name} as Basic")).with(AUTHORIZATION, basic.to_str().unwrap()));
+            all.push(
+                Credential::new(format!("{name} as Basic")).with(AUTHORIZATION, basic.to_str().unwrap()),
+            );
         }
         let plugin = &self.connector.token;
-        all.push(Credential::new("mpl_ beside another's mst_").bearer(plugin).bearer(&self.bearers[1].1));
+        all.push(
+            Credential::new("mpl_ beside another's mst_")
+                .bearer(plugin)
+                .bearer(&self.bearers[1].1),
+        );
         for (name, token) in &self.dead {
             all.push(Credential::new(*name).bearer(token));
-            all.push(Credential::new(format!("a session beside {name}")).with(COOKIE, &*self.live).bearer(token));
+            all.push(
+                Credential::new(format!("a session beside {name}"))
+                    .with(COOKIE, &*self.live)
+                    .bearer(token),
+            );
         }
         for (name, text) in [
             ("a malformed mpl_", "mpl_".to_owned()),
@@ -168,17 +240,31 @@ impl Wallet {
             ("an mpl_ and one digit more", format!("{plugin}0")),
             ("a service secret", "a-service-secret-shared-by-many".to_owned()),
             ("a runner's token", format!("mrt_{}", "a".repeat(64))),
-            ("a session's text as a token", self.live.trim_start_matches("muster=").to_owned()),
+            (
+                "a session's text as a token",
+                self.live.trim_start_matches("muster=").to_owned(),
+            ),
             ("the hook token and one letter more", format!("{HOOK}x")),
             ("an empty token", String::new()),
         ] {
             all.push(Credential::new(name).bearer(&text));
         }
-        all.push(Credential::new("Basic with the password").with(AUTHORIZATION, "Basic YWRhOmNvcnJlY3QgaG9yc2UgYmF0dGVyeQ=="));
-        all.push(Credential::new("a session").with(COOKIE, &*self.live).opens_door(Door::Person));
+        all.push(
+            Credential::new("Basic with the password")
+                .with(AUTHORIZATION, "Basic YWRhOmNvcnJlY3QgaG9yc2UgYmF0dGVyeQ=="),
+        );
+        all.push(
+            Credential::new("a session")
+                .with(COOKIE, &*self.live)
+                .opens_door(Door::Person),
+        );
         let prefixed = format!("__Host-{}", self.live);
         all.push(Credential::new("a session under the name it has behind TLS").with(COOKIE, prefixed));
-        all.extend(self.cookies.iter().map(|(name, cookie)| Credential::new(*name).with(COOKIE, cookie)));
+        all.extend(
+            self.cookies
+                .iter()
+                .map(|(name, cookie)| Credential::new(*name).with(COOKIE, cookie)),
+        );
         all
     }
 
@@ -194,12 +280,17 @@ impl Wallet {
 /// A session that nobody used for too long. Moves the clock, so it comes before all that time could end.
 pub(crate) async fn expired_session(doors: &Doors) -> String {
     let expired = cookie(doors, "ada").await;
-    doors.muster.clock.advance(accounts::SESSION_IDLE + Duration::from_secs(1));
+    doors
+        .muster
+        .clock
+        .advance(accounts::SESSION_IDLE + Duration::from_secs(1));
     expired
 }
 
 /// Signs in past the form.
 async fn cookie(doors: &Doors, name: &str) -> String {
-    let text = accounts::sign_in_password(&doors.app, name, &Secret::new(PASSWORD)).await.unwrap();
+    let text = accounts::sign_in_password(&doors.app, name, &Secret::new(PASSWORD))
+        .await
+        .unwrap();
     format!("muster={}", text.expose())
 }

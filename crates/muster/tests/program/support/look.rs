@@ -24,7 +24,8 @@ impl Look {
         Self::Sqlite(SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap())
     }
 
-    pub(super) async fn postgres(url: &str) -> Self {
+    /// A Postgres database as this role.
+    pub(crate) async fn postgres(url: &str) -> Self {
         let options = PgConnectOptions::from_str(url).unwrap();
         Self::Postgres(PgPoolOptions::new().max_connections(1).connect_with(options).await.unwrap())
     }

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) use http::{Browser, Http, offered};
+pub(crate) use http::{Answer, Browser, Http, offered};
 pub(crate) use look::Look;
 pub(crate) use raw::{Raw, exchange, status};
 pub(crate) use muster_store::Engine;
