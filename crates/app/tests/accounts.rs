@@ -4,6 +4,8 @@
 #[path = "accounts/kit.rs"]
 mod kit;
 
+#[path = "accounts/connectors.rs"]
+mod connectors;
 #[path = "accounts/owners.rs"]
 mod owners;
 #[path = "accounts/passkeys.rs"]

@@ -38,8 +38,14 @@ pub(crate) struct Inner {
 }
 
 pub(crate) enum Pool {
-    Sqlite { lane: Lane, readers: SqlitePool },
-    Postgres { pool: PgPool, listener: tokio::task::JoinHandle<()> },
+    Sqlite {
+        lane: Lane,
+        readers: SqlitePool,
+    },
+    Postgres {
+        pool: PgPool,
+        listener: tokio::task::JoinHandle<()>,
+    },
 }
 
 impl Drop for Inner {
@@ -60,7 +66,9 @@ impl Db {
     }
 
     pub(crate) fn of(pool: Pool, wakeups: Wakeups, place: Place) -> Self {
-        Self { inner: Arc::new(Inner { pool, wakeups, place }) }
+        Self {
+            inner: Arc::new(Inner { pool, wakeups, place }),
+        }
     }
 
     /// Which engine this is.
@@ -176,7 +184,10 @@ impl Db {
     {
         let mut tx = match &self.inner.pool {
             Pool::Sqlite { readers, .. } => {
-                let begun = readers.begin().await.map_err(|e| Fault::new(kind(&e), "the database did not answer").because(e))?;
+                let begun = readers
+                    .begin()
+                    .await
+                    .map_err(|e| Fault::new(kind(&e), "the database did not answer").because(e))?;
                 Tx::new(Conn::SqliteRead(begun), owner)
             }
             Pool::Postgres { pool, .. } => begin_postgres(pool, READ, owner, reason).await?,
@@ -193,7 +204,12 @@ const READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// Begins on a connection that works. One that broke while nobody used it (Postgres was restarted) is found out here, before anything
 /// was asked of it, so the next is tried: at most all that may lie in the pool, and a new one.
-async fn begin_postgres(pool: &PgPool, how: &'static str, owner: Option<OwnerId>, reason: &'static str) -> Result<Tx, Fault> {
+async fn begin_postgres(
+    pool: &PgPool,
+    how: &'static str,
+    owner: Option<OwnerId>,
+    reason: &'static str,
+) -> Result<Tx, Fault> {
     let mut left = pool.options().get_max_connections();
     loop {
         match begin_scoped(pool, how, owner, reason).await {
@@ -206,7 +222,8 @@ async fn begin_postgres(pool: &PgPool, how: &'static str, owner: Option<OwnerId>
 
 /// Whether it was the connection that broke. A pool that had none to give, or that is closed, has waited already or will never have one.
 fn broke(error: &sqlx::Error) -> bool {
-    kind(error) == FaultKind::Unavailable && !matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
+    kind(error) == FaultKind::Unavailable
+        && !matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
 }
 
 async fn begin_scoped(
@@ -226,12 +243,24 @@ async fn begin_scoped(
 }
 
 async fn commit_postgres(tx: Tx, wakes: &[Topic]) -> Result<(), Fault> {
-    let Conn::Postgres(mut begun) = tx.conn else { return Err(Fault::other("a transaction changed its engine")) };
+    let Conn::Postgres(mut begun) = tx.conn else {
+        return Err(Fault::other("a transaction changed its engine"));
+    };
     for topic in wakes {
-        let sent = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(topic.encode()).execute(&mut *begun).await;
+        let sent = sqlx::query("SELECT pg_notify($1, $2)")
+            .bind(CHANNEL)
+            .bind(topic.encode())
+            .execute(&mut *begun)
+            .await;
         sent.map_err(|e| Fault::new(kind(&e), "a write was not stored").because(e))?;
     }
-    begun.commit().await.map_err(|e| Fault::new(kind(&e), "Postgres did not confirm a commit; the write may be stored or not").because(e))
+    begun.commit().await.map_err(|e| {
+        Fault::new(
+            kind(&e),
+            "Postgres did not confirm a commit; the write may be stored or not",
+        )
+        .because(e)
+    })
 }
 
 /// The two columns of an engine's description of one prepared statement, for the catalogue test.
@@ -250,21 +279,41 @@ impl Db {
     /// A fault naming the statement when the engine refuses its text.
     pub async fn prepare(&self, statement: &'static Sql) -> Result<Prepared, Fault> {
         use sqlx::{Column as _, Executor as _, Statement as _};
-        let failed = |e: sqlx::Error| Fault::new(kind(&e), format!("statement {} cannot be prepared", statement.name)).because(e);
-        let count = |p: Option<sqlx::Either<&[sqlx::postgres::PgTypeInfo], usize>>| p.map_or(0, |p| p.either(<[_]>::len, |n| n));
+        let failed = |e: sqlx::Error| {
+            Fault::new(
+                kind(&e),
+                format!("statement {} cannot be prepared", statement.name),
+            )
+            .because(e)
+        };
+        let count = |p: Option<sqlx::Either<&[sqlx::postgres::PgTypeInfo], usize>>| {
+            p.map_or(0, |p| p.either(<[_]>::len, |n| n))
+        };
         match &self.inner.pool {
             Pool::Sqlite { readers, .. } => {
                 use sqlx::SqlSafeStr as _;
                 let mut conn = readers.acquire().await.map_err(failed)?;
-                let prepared = conn.prepare(statement.sqlite.into_sql_str()).await.map_err(failed)?;
+                let prepared = conn
+                    .prepare(statement.sqlite.into_sql_str())
+                    .await
+                    .map_err(failed)?;
                 let parameters = prepared.parameters().map_or(0, |p| p.either(<[_]>::len, |n| n));
-                Ok(Prepared { parameters, columns: prepared.columns().iter().map(|c| c.name().to_owned()).collect() })
+                Ok(Prepared {
+                    parameters,
+                    columns: prepared.columns().iter().map(|c| c.name().to_owned()).collect(),
+                })
             }
             Pool::Postgres { pool, .. } => {
                 use sqlx::SqlSafeStr as _;
                 let mut conn = pool.acquire().await.map_err(failed)?;
-                let prepared = conn.prepare(statement.postgres.into_sql_str()).await.map_err(failed)?;
-                Ok(Prepared { parameters: count(prepared.parameters()), columns: prepared.columns().iter().map(|c| c.name().to_owned()).collect() })
+                let prepared = conn
+                    .prepare(statement.postgres.into_sql_str())
+                    .await
+                    .map_err(failed)?;
+                Ok(Prepared {
+                    parameters: count(prepared.parameters()),
+                    columns: prepared.columns().iter().map(|c| c.name().to_owned()).collect(),
+                })
             }
         }
     }

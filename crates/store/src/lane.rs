@@ -58,7 +58,9 @@ where
 
     fn run<'t>(&'t mut self, tx: &'t mut Tx) -> JobFuture<'t, End> {
         Box::pin(async move {
-            let Some(job) = self.job.take() else { return End::Undo };
+            let Some(job) = self.job.take() else {
+                return End::Undo;
+            };
             let outcome = attempt(tx, job).await;
             let end = if outcome.is_ok() { End::Keep } else { End::Undo };
             self.outcome = Some(outcome);
@@ -112,7 +114,12 @@ impl Lane {
         E: From<Fault> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Typed { owner, job: Some(job), outcome: None, reply });
+        let job = Box::new(Typed {
+            owner,
+            job: Some(job),
+            outcome: None,
+            reply,
+        });
         let closed = || Fault::new(FaultKind::Unavailable, "the database is closed");
         self.jobs.send(job).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
@@ -155,7 +162,10 @@ async fn serve(
 /// Wakes everybody when another process wrote to the file. SQLite sends no hints; its data version moves only on other connections' commits.
 async fn elsewhere(tx: &mut Tx, seen: &mut Option<i64>, wakeups: &Wakeups) {
     let Conn::Lane(conn) = &mut tx.conn else { return };
-    match sqlx::query_as::<_, (i64,)>("PRAGMA data_version").fetch_one(conn).await {
+    match sqlx::query_as::<_, (i64,)>("PRAGMA data_version")
+        .fetch_one(conn)
+        .await
+    {
         Ok((version,)) => {
             if seen.replace(version).is_some_and(|before| before != version) {
                 wakeups.wake_all();
@@ -165,7 +175,12 @@ async fn elsewhere(tx: &mut Tx, seen: &mut Option<i64>, wakeups: &Wakeups) {
     }
 }
 
-async fn batch(tx: &mut Tx, first: Box<dyn Job>, queue: &mut mpsc::Receiver<Box<dyn Job>>, wakeups: &Wakeups) {
+async fn batch(
+    tx: &mut Tx,
+    first: Box<dyn Job>,
+    queue: &mut mpsc::Receiver<Box<dyn Job>>,
+    wakeups: &Wakeups,
+) {
     let mut done: Vec<Box<dyn Job>> = Vec::new();
     let mut wakes: Vec<Topic> = Vec::new();
     let mut open = false;
@@ -250,7 +265,9 @@ async fn undo(tx: &mut Tx) -> Result<(), Fault> {
     match statement(tx, "ROLLBACK TO job").await {
         Ok(()) => statement(tx, "RELEASE job").await,
         Err(fault) => Err(match tx.failed.take() {
-            Some(kind) => Fault::new(kind, "the transaction of a write ended before its commit").because(fault),
+            Some(kind) => {
+                Fault::new(kind, "the transaction of a write ended before its commit").because(fault)
+            }
             None => fault,
         }),
     }
@@ -258,7 +275,11 @@ async fn undo(tx: &mut Tx) -> Result<(), Fault> {
 
 async fn statement(tx: &mut Tx, text: &'static str) -> Result<(), Fault> {
     match &mut tx.conn {
-        Conn::Lane(conn) => sqlx::query(text).execute(conn).await.map(|_| ()).map_err(|e| Fault::new(kind(&e), "a write was not stored").because(e)),
+        Conn::Lane(conn) => sqlx::query(text)
+            .execute(conn)
+            .await
+            .map(|_| ())
+            .map_err(|e| Fault::new(kind(&e), "a write was not stored").because(e)),
         _ => Err(Fault::other("the lane lost its connection")),
     }
 }

@@ -14,7 +14,7 @@ mod wake;
 pub use connect::{Db, Engine, Prepared};
 pub use lock::{HeldLock, Locks};
 pub use open::{OpenError, Options};
-pub use sql::{Sql, Scope, owned, owned_pair, system, system_pair};
+pub use sql::{Scope, Sql, owned, owned_pair, system, system_pair};
 pub use tx::{Row, Tx};
 pub use value::{Args, Bind, Value};
 pub use wake::{Topic, Wakeups};

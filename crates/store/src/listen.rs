@@ -49,7 +49,11 @@ async fn hear(connect: &PgConnectOptions, wakeups: &Wakeups, pause: &mut Duratio
 
 async fn subscribe(connect: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
     // A pool of its own, so that a server whose connections are all busy still hears.
-    let own = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE).connect_with(connect.clone()).await?;
+    let own = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(ACQUIRE)
+        .connect_with(connect.clone())
+        .await?;
     let mut listener = PgListener::connect_with(&own).await?;
     listener.listen(CHANNEL).await?;
     Ok(listener)

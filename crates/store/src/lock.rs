@@ -35,7 +35,9 @@ enum Held {
 
 impl Locks {
     pub(crate) fn of(inner: &Inner) -> Self {
-        Self { place: inner.place.clone() }
+        Self {
+            place: inner.place.clone(),
+        }
     }
 
     /// Takes the lock `class`/`id` when nobody holds it, in this process or another; `None` when somebody does.
@@ -51,11 +53,20 @@ impl Locks {
 }
 
 fn take_file(folder: &std::path::Path, class: &'static str, id: i64) -> Result<Option<HeldLock>, Fault> {
-    let failed = |e: std::io::Error| Fault::new(io_kind(&e), format!("the lock {class}-{id} could not be taken")).because(e);
+    let failed = |e: std::io::Error| {
+        Fault::new(io_kind(&e), format!("the lock {class}-{id} could not be taken")).because(e)
+    };
     std::fs::create_dir_all(folder).map_err(failed)?;
-    let file = File::options().create(true).truncate(false).write(true).open(folder.join(format!("{class}-{id}.lock"))).map_err(failed)?;
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(folder.join(format!("{class}-{id}.lock")))
+        .map_err(failed)?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(HeldLock { held: Held::File { _file: file } })),
+        Ok(()) => Ok(Some(HeldLock {
+            held: Held::File { _file: file },
+        })),
         Err(std::fs::TryLockError::WouldBlock) => Ok(None),
         Err(std::fs::TryLockError::Error(e)) => Err(failed(e)),
     }
@@ -70,14 +81,30 @@ pub(crate) fn io_kind(error: &std::io::Error) -> FaultKind {
     }
 }
 
-async fn take_advisory(options: &sqlx::postgres::PgConnectOptions, class: &'static str, id: i64) -> Result<Option<HeldLock>, Fault> {
-    let failed = |e: sqlx::Error| Fault::new(kind(&e), format!("the lock {class}-{id} could not be taken")).because(e);
+async fn take_advisory(
+    options: &sqlx::postgres::PgConnectOptions,
+    class: &'static str,
+    id: i64,
+) -> Result<Option<HeldLock>, Fault> {
+    let failed =
+        |e: sqlx::Error| Fault::new(kind(&e), format!("the lock {class}-{id} could not be taken")).because(e);
     let mut conn = PgConnection::connect_with(options).await.map_err(failed)?;
     // The class is part of the key, so that chief 3 and owner 3 are two locks. A signed 64-bit key: 8 bits of class, 56 of id.
-    let class_bits = class.bytes().fold(7_i64, |sum, byte| (sum * 31 + i64::from(byte)) & 0xff);
-    let (taken,): (bool,) =
-        sqlx::query_as("SELECT pg_try_advisory_lock($1)").bind((class_bits << 55) ^ id).fetch_one(&mut conn).await.map_err(failed)?;
-    if taken { Ok(Some(HeldLock { held: Held::Postgres { conn } })) } else { Ok(None) }
+    let class_bits = class
+        .bytes()
+        .fold(7_i64, |sum, byte| (sum * 31 + i64::from(byte)) & 0xff);
+    let (taken,): (bool,) = sqlx::query_as("SELECT pg_try_advisory_lock($1)")
+        .bind((class_bits << 55) ^ id)
+        .fetch_one(&mut conn)
+        .await
+        .map_err(failed)?;
+    if taken {
+        Ok(Some(HeldLock {
+            held: Held::Postgres { conn },
+        }))
+    } else {
+        Ok(None)
+    }
 }
 
 impl HeldLock {

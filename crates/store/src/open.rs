@@ -32,7 +32,11 @@ pub struct Options {
 impl Options {
     /// The usual options for `url`, with lock files in `lock_folder`.
     pub fn new(url: impl Into<String>, lock_folder: impl Into<PathBuf>) -> Self {
-        Self { url: url.into(), connections: 16, lock_folder: lock_folder.into() }
+        Self {
+            url: url.into(),
+            connections: 16,
+            lock_folder: lock_folder.into(),
+        }
     }
 }
 
@@ -55,13 +59,17 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// A newer muster made it.
-    #[error("this database was made by a newer muster (it has schema version {version}); it was left as it is. Start that version, or restore a backup made before the upgrade")]
+    #[error(
+        "this database was made by a newer muster (it has schema version {version}); it was left as it is. Start that version, or restore a backup made before the upgrade"
+    )]
     Newer {
         /// The version that this muster does not have.
         version: i64,
     },
     /// Its recorded schema differs from this version's.
-    #[error("schema version {version} of this database is not the one this muster has; it was left as it is. It was made by a different build")]
+    #[error(
+        "schema version {version} of this database is not the one this muster has; it was left as it is. It was made by a different build"
+    )]
     Altered {
         /// The version whose text differs.
         version: i64,
@@ -127,29 +135,51 @@ async fn open_sqlite(path: &Path, options: &Options) -> Result<Db, OpenError> {
         .connect_lazy_with(sqlite_options(path).read_only(true));
     let wakeups = Wakeups::default();
     let lane = Lane::start(writer, wakeups.clone());
-    Ok(Db::of(Pool::Sqlite { lane, readers }, wakeups, Place::Folder(options.lock_folder.clone())))
+    Ok(Db::of(
+        Pool::Sqlite { lane, readers },
+        wakeups,
+        Place::Folder(options.lock_folder.clone()),
+    ))
 }
 
 /// The one writing connection, on a file that is muster's and at this version's schema.
 async fn prepare_file(path: &Path) -> Result<SqliteConnection, OpenError> {
     let failed = |error: sqlx::Error| file_fault(path, error);
     if !may_be_sqlite(path)? {
-        return Err(OpenError::NotADatabase { path: path.to_owned() });
+        return Err(OpenError::NotADatabase {
+            path: path.to_owned(),
+        });
     }
-    let mut writer = SqliteConnection::connect_with(&sqlite_options(path).create_if_missing(true)).await.map_err(failed)?;
+    let mut writer = SqliteConnection::connect_with(&sqlite_options(path).create_if_missing(true))
+        .await
+        .map_err(failed)?;
     if is_foreign(&mut writer).await.map_err(failed)? {
-        return Err(OpenError::Foreign { path: path.to_owned() });
+        return Err(OpenError::Foreign {
+            path: path.to_owned(),
+        });
     }
-    migrate::SQLITE.run_direct(None, &mut writer, false).await.map_err(|error| migrate::explain(error, failed))?;
+    migrate::SQLITE
+        .run_direct(None, &mut writer, false)
+        .await
+        .map_err(|error| migrate::explain(error, failed))?;
     // Only now, because it is the one setting that stays in the file.
-    let (mode,): (String,) = sqlx::query_as("PRAGMA journal_mode = WAL").fetch_one(&mut writer).await.map_err(failed)?;
+    let (mode,): (String,) = sqlx::query_as("PRAGMA journal_mode = WAL")
+        .fetch_one(&mut writer)
+        .await
+        .map_err(failed)?;
     if mode != "wal" {
-        let what = format!("the place of {} does not allow SQLite's write-ahead log; name one on a local disk", path.display());
+        let what = format!(
+            "the place of {} does not allow SQLite's write-ahead log; name one on a local disk",
+            path.display()
+        );
         return Err(OpenError::Fault(Fault::other(what)));
     }
     // SQLite opens a file that it may not write for reading alone, and a schema that is complete writes nothing: ask, with a statement that
     // changes nothing. This also makes the files beside it, which a connection that only reads could not make.
-    match sqlx::query("DELETE FROM _sqlx_migrations WHERE FALSE").execute(&mut writer).await {
+    match sqlx::query("DELETE FROM _sqlx_migrations WHERE FALSE")
+        .execute(&mut writer)
+        .await
+    {
         Ok(_) => Ok(writer),
         // Another process writes at this moment, so the file can be written.
         Err(error) if code(&error) == Some(BUSY) => Ok(writer),
@@ -174,7 +204,13 @@ fn may_be_sqlite(path: &Path) -> Result<bool, OpenError> {
         Ok(file) => {
             let length = u64::try_from(BEGINS.len()).unwrap_or(u64::MAX);
             file.take(length).read_to_end(&mut begins).map_err(|error| {
-                OpenError::Fault(Fault::new(FaultKind::Unavailable, format!("the file {} could not be read", path.display())).because(error))
+                OpenError::Fault(
+                    Fault::new(
+                        FaultKind::Unavailable,
+                        format!("the file {} could not be read", path.display()),
+                    )
+                    .because(error),
+                )
             })?;
             Ok(begins.is_empty() || begins == BEGINS)
         }
@@ -195,10 +231,16 @@ async fn is_foreign(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
 fn file_fault(path: &Path, error: sqlx::Error) -> OpenError {
     let (kind, path) = (kind(&error), path.display());
     let what = match kind {
-        FaultKind::ReadOnly => format!("the file {path} or its folder cannot be written; make both writable for the user that runs muster"),
-        FaultKind::StorageFull => format!("the disk that holds {path} is full; make room and start muster again"),
+        FaultKind::ReadOnly => format!(
+            "the file {path} or its folder cannot be written; make both writable for the user that runs muster"
+        ),
+        FaultKind::StorageFull => {
+            format!("the disk that holds {path} is full; make room and start muster again")
+        }
         _ if code(&error) == Some(CANTOPEN) => {
-            format!("the file {path} could not be opened or made; let the user that runs muster write to it and to its folder")
+            format!(
+                "the file {path} could not be opened or made; let the user that runs muster write to it and to its folder"
+            )
         }
         _ => format!("the SQLite file {path} could not be made ready; what it held is as it was"),
     };
@@ -208,7 +250,9 @@ fn file_fault(path: &Path, error: sqlx::Error) -> OpenError {
 fn folder_fault(folder: &Path, error: std::io::Error) -> OpenError {
     let (kind, folder) = (crate::lock::io_kind(&error), folder.display());
     let what = match kind {
-        FaultKind::StorageFull => format!("the disk that holds the folder {folder} is full; make room and start muster again"),
+        FaultKind::StorageFull => {
+            format!("the disk that holds the folder {folder} is full; make room and start muster again")
+        }
         _ => format!("the folder {folder} cannot be written; make it writable for the user that runs muster"),
     };
     OpenError::Fault(Fault::new(kind, what).because(error))
@@ -217,8 +261,16 @@ fn folder_fault(folder: &Path, error: std::io::Error) -> OpenError {
 async fn boot_lock(folder: &Path) -> Result<std::fs::File, OpenError> {
     let failed = |error| folder_fault(folder, error);
     std::fs::create_dir_all(folder).map_err(failed)?;
-    let file = std::fs::File::options().create(true).truncate(false).write(true).open(folder.join("boot.lock")).map_err(failed)?;
-    tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await.map_err(|e| OpenError::Fault(Fault::other("the boot lock").because(e)))?.map_err(failed)
+    let file = std::fs::File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(folder.join("boot.lock"))
+        .map_err(failed)?;
+    tokio::task::spawn_blocking(move || file.lock().map(|()| file))
+        .await
+        .map_err(|e| OpenError::Fault(Fault::other("the boot lock").because(e)))?
+        .map_err(failed)
 }
 
 async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
@@ -226,8 +278,10 @@ async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
         let what = "Postgres did not let muster in; check that it runs, and the address, role and password";
         OpenError::Fault(Fault::new(kind(&e), what).because(e))
     };
-    let connect =
-        PgConnectOptions::from_str(&options.url).map_err(|_| OpenError::Address)?.application_name("muster").statement_cache_capacity(256);
+    let connect = PgConnectOptions::from_str(&options.url)
+        .map_err(|_| OpenError::Address)?
+        .application_name("muster")
+        .statement_cache_capacity(256);
     let pool = PgPoolOptions::new()
         .max_connections(options.connections.max(2))
         .acquire_timeout(ACQUIRE)
@@ -243,16 +297,26 @@ async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
     .await
     .map_err(failed)?;
     if unfit {
-        return Err(OpenError::Role { role: quoted(&role), database });
+        return Err(OpenError::Role {
+            role: quoted(&role),
+            database,
+        });
     }
     let broke = |error| {
         let what = "the database could not be brought to this version; it was left as it was";
         OpenError::Fault(Fault::new(kind(&error), what).because(error))
     };
-    migrate::POSTGRES.run(&pool).await.map_err(|error| migrate::explain(error, broke))?;
+    migrate::POSTGRES
+        .run(&pool)
+        .await
+        .map_err(|error| migrate::explain(error, broke))?;
     let wakeups = Wakeups::default();
     let listener = tokio::spawn(listen::listen(pool.clone(), connect.clone(), wakeups.clone()));
-    Ok(Db::of(Pool::Postgres { pool, listener }, wakeups, Place::Postgres(Box::new(connect))))
+    Ok(Db::of(
+        Pool::Postgres { pool, listener },
+        wakeups,
+        Place::Postgres(Box::new(connect)),
+    ))
 }
 
 #[cfg(test)]

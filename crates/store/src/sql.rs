@@ -53,7 +53,13 @@ pub const fn system_pair(name: &'static str, sqlite: &'static str, postgres: &'s
 
 const fn statement(name: &'static str, scope: Scope, sqlite: &'static str, postgres: &'static str) -> Sql {
     let (one, other) = (highest_placeholder(sqlite), highest_placeholder(postgres));
-    Sql { name, scope, sqlite, postgres, parameters: if one > other { one } else { other } }
+    Sql {
+        name,
+        scope,
+        sqlite,
+        postgres,
+        parameters: if one > other { one } else { other },
+    }
 }
 
 /// The number of the highest `$n`. SQLite takes a missing argument for NULL, so the count has to be known on this side.
@@ -82,7 +88,13 @@ mod tests {
 
     #[test]
     fn the_highest_placeholder_is_the_number_of_arguments() {
-        for (text, count) in [("SELECT 1", 0), ("a = $1", 1), ("VALUES ($1, $2, $2)", 2), ("($12,$3)", 12), ("cost $ 5", 0)] {
+        for (text, count) in [
+            ("SELECT 1", 0),
+            ("a = $1", 1),
+            ("VALUES ($1, $2, $2)", 2),
+            ("($12,$3)", 12),
+            ("cost $ 5", 0),
+        ] {
             assert_eq!(system("test.one", text).parameters, count, "{text}");
         }
         assert_eq!(owned_pair("test.pair", "$1", "$1 $2").parameters, 2);

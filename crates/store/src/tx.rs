@@ -15,7 +15,7 @@ use crate::sql::{Scope, Sql};
 use crate::value::{Args, Value};
 use crate::wake::Topic;
 
-/// A row type that both engines can fill: derive `sqlx::FromRow` with portable fields (i64, String, bool, Vec<u8>, and options of them).
+/// A row type that both engines can fill: derive `sqlx::FromRow` with portable fields (`i64`, `String`, `bool`, `Vec<u8>`, and options of them).
 pub trait Row: Send + Unpin + for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> {}
 impl<T> Row for T where T: Send + Unpin + for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> {}
 
@@ -42,7 +42,12 @@ pub struct Tx {
 
 impl Tx {
     pub(crate) fn new(conn: Conn, owner: Option<OwnerId>) -> Self {
-        Self { conn, owner, wakes: Vec::new(), failed: None }
+        Self {
+            conn,
+            owner,
+            wakes: Vec::new(),
+            failed: None,
+        }
     }
 
     /// The owner whose rows this transaction may touch; `None` in a system transaction.
@@ -64,13 +69,18 @@ impl Tx {
     pub async fn run(&mut self, sql: &'static Sql, args: impl Args) -> Result<u64, Fault> {
         let values = self.arguments(sql, args)?;
         let done = match &mut self.conn {
-            Conn::Lane(c) => sqlx::query_with(sql.sqlite, sqlite_arguments(sql, values)?).execute(c).await.map(|done| done.rows_affected()),
-            Conn::SqliteRead(t) => {
-                sqlx::query_with(sql.sqlite, sqlite_arguments(sql, values)?).execute(&mut **t).await.map(|done| done.rows_affected())
-            }
-            Conn::Postgres(t) => {
-                sqlx::query_with(sql.postgres, pg_arguments(sql, values)?).execute(&mut **t).await.map(|done| done.rows_affected())
-            }
+            Conn::Lane(c) => sqlx::query_with(sql.sqlite, sqlite_arguments(sql, values)?)
+                .execute(c)
+                .await
+                .map(|done| done.rows_affected()),
+            Conn::SqliteRead(t) => sqlx::query_with(sql.sqlite, sqlite_arguments(sql, values)?)
+                .execute(&mut **t)
+                .await
+                .map(|done| done.rows_affected()),
+            Conn::Postgres(t) => sqlx::query_with(sql.postgres, pg_arguments(sql, values)?)
+                .execute(&mut **t)
+                .await
+                .map(|done| done.rows_affected()),
         };
         self.heard(sql, done)
     }
@@ -82,9 +92,21 @@ impl Tx {
     pub async fn all<R: Row>(&mut self, sql: &'static Sql, args: impl Args) -> Result<Vec<R>, Fault> {
         let values = self.arguments(sql, args)?;
         let rows = match &mut self.conn {
-            Conn::Lane(c) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?).fetch_all(c).await,
-            Conn::SqliteRead(t) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?).fetch_all(&mut **t).await,
-            Conn::Postgres(t) => sqlx::query_as_with(sql.postgres, pg_arguments(sql, values)?).fetch_all(&mut **t).await,
+            Conn::Lane(c) => {
+                sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?)
+                    .fetch_all(c)
+                    .await
+            }
+            Conn::SqliteRead(t) => {
+                sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?)
+                    .fetch_all(&mut **t)
+                    .await
+            }
+            Conn::Postgres(t) => {
+                sqlx::query_as_with(sql.postgres, pg_arguments(sql, values)?)
+                    .fetch_all(&mut **t)
+                    .await
+            }
         };
         self.heard(sql, rows)
     }
@@ -96,9 +118,21 @@ impl Tx {
     pub async fn optional<R: Row>(&mut self, sql: &'static Sql, args: impl Args) -> Result<Option<R>, Fault> {
         let values = self.arguments(sql, args)?;
         let row = match &mut self.conn {
-            Conn::Lane(c) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?).fetch_optional(c).await,
-            Conn::SqliteRead(t) => sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?).fetch_optional(&mut **t).await,
-            Conn::Postgres(t) => sqlx::query_as_with(sql.postgres, pg_arguments(sql, values)?).fetch_optional(&mut **t).await,
+            Conn::Lane(c) => {
+                sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?)
+                    .fetch_optional(c)
+                    .await
+            }
+            Conn::SqliteRead(t) => {
+                sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?)
+                    .fetch_optional(&mut **t)
+                    .await
+            }
+            Conn::Postgres(t) => {
+                sqlx::query_as_with(sql.postgres, pg_arguments(sql, values)?)
+                    .fetch_optional(&mut **t)
+                    .await
+            }
         };
         self.heard(sql, row)
     }
@@ -108,7 +142,9 @@ impl Tx {
     /// # Errors
     /// A fault, also when there is none.
     pub async fn one<R: Row>(&mut self, sql: &'static Sql, args: impl Args) -> Result<R, Fault> {
-        self.optional(sql, args).await?.ok_or_else(|| Fault::other(format!("statement {} answered no row", sql.name)))
+        self.optional(sql, args)
+            .await?
+            .ok_or_else(|| Fault::other(format!("statement {} answered no row", sql.name)))
     }
 
     /// The single 64-bit integer of a statement that always answers one.
@@ -121,7 +157,12 @@ impl Tx {
 
     /// Why nothing of this transaction may be kept, whatever its job made of it: a statement of it failed.
     pub(crate) fn spoilt(&self) -> Option<Fault> {
-        self.failed.as_ref().map(|kind| Fault::new(kind.clone(), "a statement of a write failed, so nothing of the write was stored"))
+        self.failed.as_ref().map(|kind| {
+            Fault::new(
+                kind.clone(),
+                "a statement of a write failed, so nothing of the write was stored",
+            )
+        })
     }
 
     fn heard<T>(&mut self, sql: &'static Sql, answer: Result<T, sqlx::Error>) -> Result<T, Fault> {
@@ -134,19 +175,40 @@ impl Tx {
 
     fn arguments(&self, sql: &'static Sql, args: impl Args) -> Result<Vec<Value>, Fault> {
         if let Some(kind) = &self.failed {
-            return Err(Fault::new(kind.clone(), format!("statement {} was not run: one before it in its transaction failed", sql.name)));
+            return Err(Fault::new(
+                kind.clone(),
+                format!(
+                    "statement {} was not run: one before it in its transaction failed",
+                    sql.name
+                ),
+            ));
         }
         let owner = match (sql.scope, self.owner) {
             (Scope::Owner, Some(owner)) => Some(Value::Int(Some(owner.get()))),
             (Scope::System, None) => None,
-            (Scope::Owner, None) => return Err(Fault::other(format!("statement {} belongs to one owner but ran in a system transaction", sql.name))),
-            (Scope::System, Some(_)) => return Err(Fault::other(format!("statement {} crosses owners but ran in an owner's transaction", sql.name))),
+            (Scope::Owner, None) => {
+                return Err(Fault::other(format!(
+                    "statement {} belongs to one owner but ran in a system transaction",
+                    sql.name
+                )));
+            }
+            (Scope::System, Some(_)) => {
+                return Err(Fault::other(format!(
+                    "statement {} crosses owners but ran in an owner's transaction",
+                    sql.name
+                )));
+            }
         };
         let values: Vec<Value> = owner.into_iter().chain(args.values()).collect();
         if values.len() == sql.parameters {
             Ok(values)
         } else {
-            Err(Fault::other(format!("statement {} takes {} arguments and was given {}", sql.name, sql.parameters, values.len())))
+            Err(Fault::other(format!(
+                "statement {} takes {} arguments and was given {}",
+                sql.name,
+                sql.parameters,
+                values.len()
+            )))
         }
     }
 }
@@ -158,7 +220,9 @@ where
     E: From<Fault>,
 {
     // Caught, because a panic must not take SQLite's lane, and with it the server, down.
-    let outcome = AssertUnwindSafe(async { job(&mut *tx).await }).catch_unwind().await;
+    let outcome = AssertUnwindSafe(async { job(&mut *tx).await })
+        .catch_unwind()
+        .await;
     match (outcome, tx.spoilt()) {
         (Err(_), _) => Err(Fault::other("a write panicked").into()),
         (Ok(Ok(_)), Some(fault)) => Err(fault.into()),
@@ -198,15 +262,21 @@ pub(crate) fn kind(error: &sqlx::Error) -> FaultKind {
             let code = database.code();
             let code = code.as_deref().unwrap_or_default();
             // SQLSTATE has five characters, SQLite's extended result codes are shorter numbers or may be four digits long.
-            if database.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+            if database
+                .try_downcast_ref::<sqlx::postgres::PgDatabaseError>()
+                .is_some()
+            {
                 postgres_kind(code, database.constraint(), database.message())
             } else {
                 sqlite_kind(code.parse().unwrap_or(0), database.message())
             }
         }
-        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::WorkerCrashed | sqlx::Error::Protocol(_) => {
-            FaultKind::Unavailable
-        }
+        sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::Protocol(_) => FaultKind::Unavailable,
         _ => FaultKind::Other,
     }
 }
@@ -222,7 +292,12 @@ fn sqlite_kind(code: u32, message: &str) -> FaultKind {
         // BUSY, LOCKED, IOERR, CANTOPEN: a disk that fails now may work again.
         5 | 6 | 10 | 14 => FaultKind::Unavailable,
         19 if code == CONSTRAINT_TRIGGER => FaultKind::Constraint(message.to_owned()),
-        19 => FaultKind::Constraint(message.rsplit_once(": ").map_or(message, |(_, name)| name).to_owned()),
+        19 => FaultKind::Constraint(
+            message
+                .rsplit_once(": ")
+                .map_or(message, |(_, name)| name)
+                .to_owned(),
+        ),
         _ => FaultKind::Other,
     }
 }
@@ -234,7 +309,14 @@ fn postgres_kind(code: &str, constraint: Option<&str>, message: &str) -> FaultKi
         // Raised by muster's own triggers, which put the constraint's name into the message.
         "P0001" => FaultKind::Constraint(message.to_owned()),
         _ if code.starts_with("23") => FaultKind::Constraint(constraint.unwrap_or(message).to_owned()),
-        _ if code.starts_with("08") || code.starts_with("53") || code.starts_with("57") || code.starts_with("58") || code == "55P03" || code == "40001" || code == "40P01" => {
+        _ if code.starts_with("08")
+            || code.starts_with("53")
+            || code.starts_with("57")
+            || code.starts_with("58")
+            || code == "55P03"
+            || code == "40001"
+            || code == "40P01" =>
+        {
             FaultKind::Unavailable
         }
         _ => FaultKind::Other,

@@ -61,7 +61,19 @@ macro_rules! bind_ids {
     )+};
 }
 
-bind_ids!(OwnerId, BrowserSessionId, PasskeyId, TokenId, PluginId, MessageId, DraftId, ChiefId, TurnId, AuditId, NoticeId);
+bind_ids!(
+    OwnerId,
+    BrowserSessionId,
+    PasskeyId,
+    TokenId,
+    PluginId,
+    MessageId,
+    DraftId,
+    ChiefId,
+    TurnId,
+    AuditId,
+    NoticeId
+);
 
 /// A tuple of arguments, `()` for none. The owner's `$1` is not part of it.
 pub trait Args {

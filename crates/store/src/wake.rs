@@ -60,7 +60,11 @@ impl Wakeups {
         if let Some(place) = waiting.get(&topic).and_then(Weak::upgrade) {
             return Waiter { place };
         }
-        let place = Arc::new(Place { topic, notify: Arc::default(), wakeups: self.clone() });
+        let place = Arc::new(Place {
+            topic,
+            notify: Arc::default(),
+            wakeups: self.clone(),
+        });
         waiting.insert(topic, Arc::downgrade(&place));
         Waiter { place }
     }
@@ -109,7 +113,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut waiting = self.wakeups.places();
         // Somebody may have come since the last one left; then the entry is theirs.
-        if waiting.get(&self.topic).is_some_and(|place| place.strong_count() == 0) {
+        if waiting
+            .get(&self.topic)
+            .is_some_and(|place| place.strong_count() == 0)
+        {
             waiting.remove(&self.topic);
         }
     }
@@ -126,7 +133,9 @@ mod tests {
         let waiter = wakeups.waiter(topic);
         let woken = waiter.woken();
         wakeups.wake(topic);
-        tokio::time::timeout(std::time::Duration::from_secs(5), woken).await.unwrap();
+        tokio::time::timeout(std::time::Duration::from_secs(5), woken)
+            .await
+            .unwrap();
         drop(waiter);
         assert_eq!(wakeups.topics(), 0, "a topic nobody waits for is forgotten");
     }
@@ -141,7 +150,9 @@ mod tests {
         drop((first, second));
         assert_eq!(wakeups.topics(), 2, "both waits still stand");
         wakeups.wake(topic);
-        tokio::time::timeout(std::time::Duration::from_secs(5), woken).await.unwrap();
+        tokio::time::timeout(std::time::Duration::from_secs(5), woken)
+            .await
+            .unwrap();
         assert_eq!(wakeups.topics(), 1);
         drop(never);
         assert_eq!(wakeups.topics(), 0);

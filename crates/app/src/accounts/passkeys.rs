@@ -211,7 +211,7 @@ pub async fn begin_confirm(app: &App, caller: &BrowserCaller) -> Result<Begun, P
 /// [`PasskeyError`].
 pub async fn finish_confirm(app: &App, caller: &BrowserCaller, ceremony: &str, answer: Value) -> Result<(), PasskeyError> {
     let (owner, _) = finish_proof(app, ceremony, "confirm", Some(caller), answer).await?;
-    Ok(sessions::confirmed(app, owner, caller.session, "passkey").await?)
+    if sessions::confirmed(app, owner, caller.session, "passkey").await? { Ok(()) } else { Err(PasskeyError::Stale) }
 }
 
 async fn begin_proof(app: &App, owner: OwnerId, kind: &'static str, session: Option<BrowserSessionId>) -> Result<Begun, PasskeyError> {

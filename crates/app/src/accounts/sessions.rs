@@ -118,20 +118,23 @@ pub async fn confirm_password(app: &App, caller: &BrowserCaller, given: &Secret)
     if !password::fits(app, given, row.and_then(|(hash,)| hash)).await? {
         return Err(SignInError::Wrong);
     }
-    Ok(confirmed(app, caller.owner, caller.session, "password").await?)
+    if confirmed(app, caller.owner, caller.session, "password").await? { Ok(()) } else { Err(SignInError::Wrong) }
 }
 
-/// Notes that a session has just proved who it is.
+/// Notes that a session has just proved who it is; answers whether it still lives.
 ///
 /// # Errors
 /// A fault.
-pub(super) async fn confirmed(app: &App, owner: OwnerId, session: BrowserSessionId, by: &'static str) -> Result<(), Fault> {
+pub(super) async fn confirmed(app: &App, owner: OwnerId, session: BrowserSessionId, by: &'static str) -> Result<bool, Fault> {
     let now = app.clock.now();
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
-                tx.run(&sql::CONFIRMED, (session, now)).await?;
-                audit::record(tx, now, Event { name: "owner.confirmed", actor: "owner".into(), subject: Subject::Owner(owner), data: json!({"by": by}) }).await
+                if tx.run(&sql::CONFIRMED, (session, now)).await? == 0 {
+                    return Ok(false);
+                }
+                audit::record(tx, now, Event { name: "owner.confirmed", actor: "owner".into(), subject: Subject::Owner(owner), data: json!({"by": by}) }).await?;
+                Ok(true)
             })
         })
         .await

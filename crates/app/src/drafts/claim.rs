@@ -130,20 +130,27 @@ pub async fn report(app: &App, caller: &PluginCaller, draft: DraftId, report: Re
             Box::pin(async move {
                 plugins::touch(tx, &caller, now).await?;
                 lapse::lapse(tx, caller.owner, now).await?;
-                let row: ReportRow = tx.optional(&sql::FOR_REPORT, (caller.plugin, draft)).await?.ok_or(ReportRefusal::NotFound)?;
-                let found = DraftState::parse(&row.state)
-                    .ok_or_else(|| Fault::contradiction("drafts", draft.get(), "its state is none of the eight"))?;
-                match state::result_move(found, row.claimed_at.is_some(), report.ok) {
-                    ResultMove::Same(state) => Ok(Reported { id: draft, state }),
-                    ResultMove::Conflict(state) => Err(ReportRefusal::Conflict(state)),
-                    ResultMove::Record(state) => {
-                        record(tx, &caller, draft, MessageId::new(row.message_id), state, &report, now).await?;
-                        Ok(Reported { id: draft, state })
-                    }
+                match judge(tx, &caller, draft, &report, now).await {
+                    Err(ReportRefusal::Fault(fault)) => Err(ReportRefusal::Fault(fault)),
+                    // A refused call is a call all the same: that the connector was seen is kept, and what time had decided.
+                    answer => Ok(answer),
                 }
             })
         })
-        .await
+        .await?
+}
+
+async fn judge(tx: &mut Tx, caller: &PluginCaller, draft: DraftId, report: &Report, now: Time) -> Result<Reported, ReportRefusal> {
+    let row: ReportRow = tx.optional(&sql::FOR_REPORT, (caller.plugin, draft)).await?.ok_or(ReportRefusal::NotFound)?;
+    let found = DraftState::parse(&row.state).ok_or_else(|| Fault::contradiction("drafts", draft.get(), "its state is none of the eight"))?;
+    match state::result_move(found, row.claimed_at.is_some(), report.ok) {
+        ResultMove::Same(state) => Ok(Reported { id: draft, state }),
+        ResultMove::Conflict(state) => Err(ReportRefusal::Conflict(state)),
+        ResultMove::Record(state) => {
+            record(tx, caller, draft, MessageId::new(row.message_id), state, report, now).await?;
+            Ok(Reported { id: draft, state })
+        }
+    }
 }
 
 async fn record(tx: &mut Tx, caller: &PluginCaller, draft: DraftId, message: MessageId, state: DraftState, report: &Report, now: Time) -> Result<(), Fault> {

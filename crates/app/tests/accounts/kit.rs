@@ -29,13 +29,33 @@ pub(crate) async fn who(app: &App, cookie: &Secret) -> Option<BrowserCaller> {
     accounts::browser(app, cookie.expose()).await.unwrap()
 }
 
-pub(crate) async fn add(app: &App, name: &str, password: &str, first: bool) -> Result<OwnerId, accounts::AccountError> {
-    accounts::add(app, OwnerName::parse(name).unwrap(), Password::parse(password).unwrap(), first).await
+pub(crate) async fn add(
+    app: &App,
+    name: &str,
+    password: &str,
+    first: bool,
+) -> Result<OwnerId, accounts::AccountError> {
+    accounts::add(
+        app,
+        OwnerName::parse(name).unwrap(),
+        Password::parse(password).unwrap(),
+        first,
+    )
+    .await
 }
 
 /// The audit rows of this event, newest first; of every event when it is empty.
 pub(crate) async fn events(app: &App, owner: OwnerId, event: &str) -> Vec<Entry> {
-    audit::list(&app.db, owner, Filter { event: event.to_owned(), ..Filter::default() }).await.unwrap()
+    audit::list(
+        &app.db,
+        owner,
+        Filter {
+            event: event.to_owned(),
+            ..Filter::default()
+        },
+    )
+    .await
+    .unwrap()
 }
 
 /// Everything the database holds, as one text: SQLite's files byte by byte, Postgres row by row.
@@ -48,15 +68,26 @@ pub(crate) async fn everything_stored(muster: &TestMuster) -> String {
             String::from_utf8_lossy(&bytes).into_owned()
         }
         Engine::Postgres => {
-            let mut conn = PgConnection::connect_with(&PgConnectOptions::from_str(&muster.url).unwrap()).await.unwrap();
-            sqlx::query("SELECT set_config('muster.system', 'a test', false)").execute(&mut conn).await.unwrap();
+            let mut conn = PgConnection::connect_with(&PgConnectOptions::from_str(&muster.url).unwrap())
+                .await
+                .unwrap();
+            sqlx::query("SELECT set_config('muster.system', 'a test', false)")
+                .execute(&mut conn)
+                .await
+                .unwrap();
             let tables: Vec<(String,)> =
-                sqlx::query_as("SELECT tablename::text FROM pg_tables WHERE schemaname = 'public'").fetch_all(&mut conn).await.unwrap();
+                sqlx::query_as("SELECT tablename::text FROM pg_tables WHERE schemaname = 'public'")
+                    .fetch_all(&mut conn)
+                    .await
+                    .unwrap();
             assert!(tables.len() > 10);
             let mut all = String::new();
             for (table,) in tables {
                 let rows: Vec<(String,)> =
-                    sqlx::query_as(AssertSqlSafe(format!("SELECT t::text FROM {table} t"))).fetch_all(&mut conn).await.unwrap();
+                    sqlx::query_as(AssertSqlSafe(format!("SELECT t::text FROM {table} t")))
+                        .fetch_all(&mut conn)
+                        .await
+                        .unwrap();
                 for (row,) in rows {
                     all.push_str(&row);
                     all.push('\n');

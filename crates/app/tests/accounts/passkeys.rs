@@ -45,7 +45,9 @@ impl Authenticator {
     fn client_data(&self, kind: &str, options: &Value) -> Vec<u8> {
         let challenge = &options["publicKey"]["challenge"];
         assert!(challenge.is_string());
-        json!({"type": kind, "challenge": challenge, "origin": self.origin, "crossOrigin": false}).to_string().into_bytes()
+        json!({"type": kind, "challenge": challenge, "origin": self.origin, "crossOrigin": false})
+            .to_string()
+            .into_bytes()
     }
 
     /// Relying party, flags and counter: how both answers begin.
@@ -109,10 +111,21 @@ impl Authenticator {
     }
 }
 
-async fn register(app: &App, caller: &BrowserCaller, key: &mut Authenticator) -> Result<PasskeyId, PasskeyError> {
+async fn register(
+    app: &App,
+    caller: &BrowserCaller,
+    key: &mut Authenticator,
+) -> Result<PasskeyId, PasskeyError> {
     let begun = accounts::begin_register(app, caller).await?;
     let answer = key.register(&begun.options);
-    accounts::finish_register(app, caller, begun.ceremony.expose(), Label::parse("label", "key").unwrap(), answer).await
+    accounts::finish_register(
+        app,
+        caller,
+        begun.ceremony.expose(),
+        Label::parse("label", "key").unwrap(),
+        answer,
+    )
+    .await
 }
 
 async fn sign_in_with(app: &App, name: &str, key: &mut Authenticator) -> Result<Secret, PasskeyError> {
@@ -121,7 +134,11 @@ async fn sign_in_with(app: &App, name: &str, key: &mut Authenticator) -> Result<
     accounts::finish_sign_in(app, begun.ceremony.expose(), answer).await
 }
 
-async fn confirm_with(app: &App, caller: &BrowserCaller, key: &mut Authenticator) -> Result<(), PasskeyError> {
+async fn confirm_with(
+    app: &App,
+    caller: &BrowserCaller,
+    key: &mut Authenticator,
+) -> Result<(), PasskeyError> {
     let begun = accounts::begin_confirm(app, caller).await?;
     let answer = key.prove(&begun.options);
     accounts::finish_confirm(app, caller, begun.ceremony.expose(), answer).await
@@ -149,12 +166,21 @@ fn a_passkey_signs_in_and_its_session_counts_from_then() {
         muster.clock.advance(DAY);
         let cookie = sign_in_with(app, "ada", &mut key).await.unwrap();
         let caller = who(app, &cookie).await.unwrap();
-        assert_eq!((caller.owner, caller.signed_in_at), (muster.owner, app.clock.now()));
+        assert_eq!(
+            (caller.owner, caller.signed_in_at),
+            (muster.owner, app.clock.now())
+        );
         let listed = accounts::passkeys(app, muster.owner).await.unwrap();
         assert_eq!(listed.len(), 1);
-        assert_eq!((listed[0].id, listed[0].label.as_str(), listed[0].last_used_at), (id, "key", Some(app.clock.now())));
+        assert_eq!(
+            (listed[0].id, listed[0].label.as_str(), listed[0].last_used_at),
+            (id, "key", Some(app.clock.now()))
+        );
         assert_eq!(events(app, muster.owner, "passkey.registered").await.len(), 1);
-        assert_eq!(events(app, muster.owner, "owner.signed_in").await[0].data["by"], "passkey");
+        assert_eq!(
+            events(app, muster.owner, "owner.signed_in").await[0].data["by"],
+            "passkey"
+        );
     });
 }
 
@@ -170,7 +196,10 @@ fn a_passkey_confirms_the_session_that_asked() {
         muster.clock.advance(DAY);
         confirm_with(app, &caller, &mut key).await.unwrap();
         assert_eq!(who(app, &cookie).await.unwrap().signed_in_at, app.clock.now());
-        assert_eq!(events(app, muster.owner, "owner.confirmed").await[0].data["by"], "passkey");
+        assert_eq!(
+            events(app, muster.owner, "owner.confirmed").await[0].data["by"],
+            "passkey"
+        );
     });
 }
 
@@ -185,23 +214,85 @@ fn an_answer_that_does_not_hold_opens_nothing() {
         let (caller, key, _) = with_key(&muster).await;
         let sessions = events(app, muster.owner, "owner.signed_in").await.len();
         // Another key under the same id.
-        let mut forger = Authenticator { id: key.id.clone(), counter: 7, ..Authenticator::new("another key") };
+        let mut forger = Authenticator {
+            id: key.id.clone(),
+            counter: 7,
+            ..Authenticator::new("another key")
+        };
         refused(sign_in_with(app, "ada", &mut forger).await).await;
         refused(confirm_with(app, &caller, &mut forger).await).await;
         // A key that was never registered.
         refused(sign_in_with(app, "ada", &mut Authenticator::new("another key")).await).await;
         // A page of another origin, another relying party, a user who did not unlock the key.
-        refused(sign_in_with(app, "ada", &mut Authenticator { origin: "http://localhost:7448".into(), ..key.clone() }).await).await;
-        refused(sign_in_with(app, "ada", &mut Authenticator { origin: "http://evil.example".into(), ..key.clone() }).await).await;
-        refused(sign_in_with(app, "ada", &mut Authenticator { relying_party: "evil.example".into(), ..key.clone() }).await).await;
-        refused(sign_in_with(app, "ada", &mut Authenticator { verified: false, ..key.clone() }).await).await;
+        refused(
+            sign_in_with(
+                app,
+                "ada",
+                &mut Authenticator {
+                    origin: "http://localhost:7448".into(),
+                    ..key.clone()
+                },
+            )
+            .await,
+        )
+        .await;
+        refused(
+            sign_in_with(
+                app,
+                "ada",
+                &mut Authenticator {
+                    origin: "http://evil.example".into(),
+                    ..key.clone()
+                },
+            )
+            .await,
+        )
+        .await;
+        refused(
+            sign_in_with(
+                app,
+                "ada",
+                &mut Authenticator {
+                    relying_party: "evil.example".into(),
+                    ..key.clone()
+                },
+            )
+            .await,
+        )
+        .await;
+        refused(
+            sign_in_with(
+                app,
+                "ada",
+                &mut Authenticator {
+                    verified: false,
+                    ..key.clone()
+                },
+            )
+            .await,
+        )
+        .await;
         // The answer to another ceremony's challenge, and no answer at all.
-        let (one, two) = (accounts::begin_sign_in(app, "ada").await.unwrap(), accounts::begin_sign_in(app, "ada").await.unwrap());
-        refused(accounts::finish_sign_in(app, one.ceremony.expose(), key.clone().prove(&two.options)).await).await;
+        let (one, two) = (
+            accounts::begin_sign_in(app, "ada").await.unwrap(),
+            accounts::begin_sign_in(app, "ada").await.unwrap(),
+        );
+        refused(accounts::finish_sign_in(app, one.ceremony.expose(), key.clone().prove(&two.options)).await)
+            .await;
         let begun = accounts::begin_sign_in(app, "ada").await.unwrap();
         refused(accounts::finish_sign_in(app, begun.ceremony.expose(), json!({"id": "x"})).await).await;
         let begun = accounts::begin_register(app, &caller).await.unwrap();
-        refused(accounts::finish_register(app, &caller, begun.ceremony.expose(), Label::parse("label", "k").unwrap(), Value::Null).await).await;
+        refused(
+            accounts::finish_register(
+                app,
+                &caller,
+                begun.ceremony.expose(),
+                Label::parse("label", "k").unwrap(),
+                Value::Null,
+            )
+            .await,
+        )
+        .await;
         assert_eq!(events(app, muster.owner, "owner.signed_in").await.len(), sessions);
         assert!(events(app, muster.owner, "owner.confirmed").await.is_empty());
         assert_eq!(accounts::passkeys(app, muster.owner).await.unwrap().len(), 1);
@@ -232,7 +323,9 @@ fn a_ceremony_serves_once_for_five_minutes_and_for_its_own_purpose() {
         let begin = || async { accounts::begin_sign_in(app, "ada").await.unwrap() };
         let begun = begin().await;
         let answer = key.prove(&begun.options);
-        accounts::finish_sign_in(app, begun.ceremony.expose(), answer.clone()).await.unwrap();
+        accounts::finish_sign_in(app, begun.ceremony.expose(), answer.clone())
+            .await
+            .unwrap();
         stale(accounts::finish_sign_in(app, begun.ceremony.expose(), answer).await).await;
         // A refused answer uses the ceremony up too, so that nobody tries many.
         let begun = begin().await;
@@ -246,7 +339,9 @@ fn a_ceremony_serves_once_for_five_minutes_and_for_its_own_purpose() {
         let begun = begin().await;
         muster.clock.advance(SECOND * 299);
         let answer = key.prove(&begun.options);
-        accounts::finish_sign_in(app, begun.ceremony.expose(), answer).await.unwrap();
+        accounts::finish_sign_in(app, begun.ceremony.expose(), answer)
+            .await
+            .unwrap();
         // A sign-in's ceremony confirms nothing, and a confirmation's opens nothing.
         let begun = begin().await;
         let answer = key.prove(&begun.options);
@@ -273,7 +368,17 @@ fn only_the_session_that_began_a_ceremony_may_finish_it() {
             stale(accounts::finish_confirm(app, other, begun.ceremony.expose(), answer).await).await;
             let begun: Begun = accounts::begin_register(app, &caller).await.unwrap();
             let answer = Authenticator::new("a third key").register(&begun.options);
-            stale(accounts::finish_register(app, other, begun.ceremony.expose(), Label::parse("label", "k").unwrap(), answer).await).await;
+            stale(
+                accounts::finish_register(
+                    app,
+                    other,
+                    begun.ceremony.expose(),
+                    Label::parse("label", "k").unwrap(),
+                    answer,
+                )
+                .await,
+            )
+            .await;
         }
         assert!(events(app, muster.owner, "owner.confirmed").await.is_empty());
         assert!(accounts::passkeys(app, bob.owner).await.unwrap().is_empty());
@@ -298,11 +403,21 @@ fn there_is_nothing_to_sign_in_with_for_a_stranger_a_keyless_owner_and_a_disable
         assert_eq!(sentences.len(), 1);
         // Disabled while the authenticator was being asked: no session, not even one for later.
         let answer = key.prove(&begun.options);
-        assert!(matches!(accounts::finish_sign_in(app, begun.ceremony.expose(), answer).await, Err(PasskeyError::None)));
+        assert!(matches!(
+            accounts::finish_sign_in(app, begun.ceremony.expose(), answer).await,
+            Err(PasskeyError::None)
+        ));
         accounts::enable(app, "ada").await.unwrap();
-        let by_passkey = events(app, muster.owner, "owner.signed_in").await.into_iter().filter(|row| row.data["by"] == "passkey").count();
+        let by_passkey = events(app, muster.owner, "owner.signed_in")
+            .await
+            .into_iter()
+            .filter(|row| row.data["by"] == "passkey")
+            .count();
         assert_eq!(by_passkey, 0);
-        assert!(matches!(accounts::begin_confirm(app, &signed_in(&muster, "bob").await).await, Err(PasskeyError::None)));
+        assert!(matches!(
+            accounts::begin_confirm(app, &signed_in(&muster, "bob").await).await,
+            Err(PasskeyError::None)
+        ));
     });
 }
 
@@ -314,14 +429,23 @@ fn a_removed_passkey_signs_in_nobody_and_only_its_owner_removes_it() {
         let mut second = Authenticator::new("a second key");
         register(app, &caller, &mut second).await.unwrap();
         let bob = add_owner(app, "bob").await;
-        assert!(matches!(accounts::remove_passkey(app, bob, id).await, Err(PasskeyError::NotFound)));
+        assert!(matches!(
+            accounts::remove_passkey(app, bob, id).await,
+            Err(PasskeyError::NotFound)
+        ));
         let begun = accounts::begin_sign_in(app, "ada").await.unwrap();
         accounts::remove_passkey(app, muster.owner, id).await.unwrap();
         let answer = key.prove(&begun.options);
         refused(accounts::finish_sign_in(app, begun.ceremony.expose(), answer).await).await;
         refused(sign_in_with(app, "ada", &mut key).await).await;
         sign_in_with(app, "ada", &mut second).await.unwrap();
-        assert!(matches!(accounts::remove_passkey(app, muster.owner, id).await, Err(PasskeyError::NotFound)), "once");
+        assert!(
+            matches!(
+                accounts::remove_passkey(app, muster.owner, id).await,
+                Err(PasskeyError::NotFound)
+            ),
+            "once"
+        );
         assert_eq!(events(app, muster.owner, "passkey.removed").await.len(), 1);
     });
 }
@@ -333,7 +457,11 @@ fn a_key_is_registered_once_whoever_tries_again() {
         let (caller, key, _) = with_key(&muster).await;
         let begun = accounts::begin_register(app, &caller).await.unwrap();
         let excluded = &begun.options["publicKey"]["excludeCredentials"][0]["id"];
-        assert_eq!(excluded.as_str(), Some(URL_SAFE_NO_PAD.encode(&key.id).as_str()), "the browser is told which keys there are");
+        assert_eq!(
+            excluded.as_str(),
+            Some(URL_SAFE_NO_PAD.encode(&key.id).as_str()),
+            "the browser is told which keys there are"
+        );
         refused(register(app, &caller, &mut key.clone()).await).await;
         add_owner(app, "bob").await;
         let bob = signed_in(&muster, "bob").await;
@@ -352,12 +480,36 @@ fn passkeys_need_a_host_name_and_loopback_counts_as_localhost() {
             settings.public_url = url.to_owned();
             App::new(muster.app.db.clone(), muster.app.clock.clone(), settings)
         };
-        for bare in ["http://192.0.2.7:7447", "http://[2001:db8::1]:7447", "not an address"] {
+        for bare in [
+            "http://192.0.2.7:7447",
+            "http://[2001:db8::1]:7447",
+            "not an address",
+        ] {
             let app = app_at(bare);
-            assert!(matches!(accounts::begin_register(&app, &caller).await, Err(PasskeyError::NoHost)), "{bare}");
-            assert!(matches!(accounts::finish_register(&app, &caller, "", Label::parse("label", "k").unwrap(), Value::Null).await, Err(PasskeyError::NoHost)));
+            assert!(
+                matches!(
+                    accounts::begin_register(&app, &caller).await,
+                    Err(PasskeyError::NoHost)
+                ),
+                "{bare}"
+            );
+            assert!(matches!(
+                accounts::finish_register(
+                    &app,
+                    &caller,
+                    "",
+                    Label::parse("label", "k").unwrap(),
+                    Value::Null
+                )
+                .await,
+                Err(PasskeyError::NoHost)
+            ));
         }
-        for (url, relying_party) in [("http://127.0.0.1:7447", "localhost"), ("http://[::1]:7447", "localhost"), ("https://muster.example", "muster.example")] {
+        for (url, relying_party) in [
+            ("http://127.0.0.1:7447", "localhost"),
+            ("http://[::1]:7447", "localhost"),
+            ("https://muster.example", "muster.example"),
+        ] {
             let begun = accounts::begin_register(&app_at(url), &caller).await.unwrap();
             assert_eq!(begun.options["publicKey"]["rp"]["id"], relying_party, "{url}");
         }

@@ -23,16 +23,38 @@ fn label(text: &str) -> Label {
 
 async fn make(app: &App, owner: OwnerId, kind: TokenKind) -> NewToken {
     let host = matches!(kind, TokenKind::MirrorHost).then(|| label("workstation"));
-    accounts::create_token(app, owner, kind, label("of a test"), host).await.unwrap()
+    accounts::create_token(app, owner, kind, label("of a test"), host)
+        .await
+        .unwrap()
 }
 
 /// The kinds as which `token` is let in, and for whom.
 async fn doors(app: &App, token: &str) -> Vec<(TokenKind, OwnerId)> {
     let mut open = Vec::new();
-    open.extend(plugins::authenticate(app, token).await.unwrap().map(|caller| (TokenKind::Plugin, caller.owner)));
-    open.extend(accounts::personal(app, token).await.unwrap().map(|caller| (TokenKind::Personal, caller.owner)));
-    open.extend(accounts::mirror(app, token).await.unwrap().map(|caller| (TokenKind::MirrorHost, caller.owner)));
-    open.extend(accounts::agent(app, token).await.unwrap().map(|caller| (TokenKind::Agent, caller.owner)));
+    open.extend(
+        plugins::authenticate(app, token)
+            .await
+            .unwrap()
+            .map(|caller| (TokenKind::Plugin, caller.owner)),
+    );
+    open.extend(
+        accounts::personal(app, token)
+            .await
+            .unwrap()
+            .map(|caller| (TokenKind::Personal, caller.owner)),
+    );
+    open.extend(
+        accounts::mirror(app, token)
+            .await
+            .unwrap()
+            .map(|caller| (TokenKind::MirrorHost, caller.owner)),
+    );
+    open.extend(
+        accounts::agent(app, token)
+            .await
+            .unwrap()
+            .map(|caller| (TokenKind::Agent, caller.owner)),
+    );
     open
 }
 
@@ -50,7 +72,14 @@ fn a_token_is_let_in_as_its_own_kind_and_as_no_other() {
             for other in TokenKind::ALL.into_iter().filter(|other| *other != kind) {
                 assert_eq!(doors(app, &format!("{}{secret}", other.prefix())).await, []);
             }
-            for bad in ["", secret, &text[..text.len() - 1], &format!("{text} "), &text.to_uppercase(), TokenHash::of(&text).as_str()] {
+            for bad in [
+                "",
+                secret,
+                text.get(..text.len() - 1).unwrap(),
+                &format!("{text} "),
+                &text.to_uppercase(),
+                TokenHash::of(&text).as_str(),
+            ] {
                 assert_eq!(doors(app, bad).await, [], "{bad}");
             }
         }
@@ -72,11 +101,16 @@ fn a_tokens_text_is_nowhere_but_in_the_answer_that_made_it() {
             assert!(!format!("{token:?}").contains(token.token.expose()));
             made.push(token);
         }
-        accounts::revoke_token(app, muster.owner, made[0].id).await.unwrap();
+        accounts::revoke_token(app, muster.owner, made[0].id)
+            .await
+            .unwrap();
         let created = events(app, muster.owner, "token.created").await;
         let revoked = events(app, muster.owner, "token.revoked").await;
         assert_eq!((created.len(), revoked.len()), (3, 1));
-        assert_eq!((revoked[0].subject.clone(), &revoked[0].data["kind"]), (format!("token:{}", made[0].id), &"personal".into()));
+        assert_eq!(
+            (revoked[0].subject.clone(), &revoked[0].data["kind"]),
+            (format!("token:{}", made[0].id), &"personal".into())
+        );
         let all = everything_stored(&muster).await;
         for (token, kind) in made.iter().zip(OWN) {
             let text = token.token.expose();
@@ -92,20 +126,51 @@ fn a_revoked_token_is_refused_at_once_and_stays_on_the_list() {
     on_both(|muster| async move {
         let app = &muster.app;
         for kind in OWN {
-            let (kept, made) = (make(app, muster.owner, kind).await, make(app, muster.owner, kind).await);
+            let (kept, made) = (
+                make(app, muster.owner, kind).await,
+                make(app, muster.owner, kind).await,
+            );
             assert_eq!(doors(app, made.token.expose()).await.len(), 1);
             muster.clock.advance(SECOND);
             accounts::revoke_token(app, muster.owner, made.id).await.unwrap();
             assert_eq!(doors(app, made.token.expose()).await, []);
             assert_eq!(doors(app, kept.token.expose()).await.len(), 1);
-            assert!(matches!(accounts::revoke_token(app, muster.owner, made.id).await, Err(TokenError::NotFound)), "once");
+            assert!(
+                matches!(
+                    accounts::revoke_token(app, muster.owner, made.id).await,
+                    Err(TokenError::NotFound)
+                ),
+                "once"
+            );
             let list = accounts::tokens(app, muster.owner).await.unwrap();
             let line = list.iter().find(|token| token.id == made.id).unwrap();
-            assert_eq!((line.label.as_str(), line.revoked_at), ("of a test", Some(app.clock.now())));
-            assert_eq!(list.iter().find(|token| token.id == kept.id).unwrap().revoked_at, None);
+            assert_eq!(
+                (line.label.as_str(), line.revoked_at),
+                ("of a test", Some(app.clock.now()))
+            );
+            assert_eq!(
+                list.iter().find(|token| token.id == kept.id).unwrap().revoked_at,
+                None
+            );
         }
-        let kinds: Vec<_> = accounts::tokens(app, muster.owner).await.unwrap().into_iter().map(|token| token.kind).collect();
-        assert_eq!(kinds, ["personal", "personal", "mirror-host", "mirror-host", "agent", "agent"], "oldest first");
+        let kinds: Vec<_> = accounts::tokens(app, muster.owner)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|token| token.kind)
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                "personal",
+                "personal",
+                "mirror-host",
+                "mirror-host",
+                "agent",
+                "agent"
+            ],
+            "oldest first"
+        );
     });
 }
 
@@ -114,18 +179,36 @@ fn one_owner_neither_sees_nor_revokes_anothers_tokens() {
     on_both(|muster| async move {
         let app = &muster.app;
         let bob = add_owner(app, "bob").await;
-        let (adas, bobs) = (make(app, muster.owner, TokenKind::Personal).await, make(app, bob, TokenKind::Personal).await);
+        let (adas, bobs) = (
+            make(app, muster.owner, TokenKind::Personal).await,
+            make(app, bob, TokenKind::Personal).await,
+        );
         let mut sentences = BTreeSet::new();
-        for (owner, id) in [(bob, adas.id), (muster.owner, bobs.id), (bob, TokenId::new(999_999))] {
+        for (owner, id) in [
+            (bob, adas.id),
+            (muster.owner, bobs.id),
+            (bob, TokenId::new(999_999)),
+        ] {
             let refused = accounts::revoke_token(app, owner, id).await.unwrap_err();
             assert!(matches!(refused, TokenError::NotFound));
             sentences.insert(refused.to_string());
         }
         assert_eq!(sentences.len(), 1);
-        assert_eq!(doors(app, adas.token.expose()).await, [(TokenKind::Personal, muster.owner)]);
-        assert_eq!(doors(app, bobs.token.expose()).await, [(TokenKind::Personal, bob)]);
+        assert_eq!(
+            doors(app, adas.token.expose()).await,
+            [(TokenKind::Personal, muster.owner)]
+        );
+        assert_eq!(
+            doors(app, bobs.token.expose()).await,
+            [(TokenKind::Personal, bob)]
+        );
         for (owner, own) in [(muster.owner, adas.id), (bob, bobs.id)] {
-            let ids: Vec<_> = accounts::tokens(app, owner).await.unwrap().into_iter().map(|token| token.id).collect();
+            let ids: Vec<_> = accounts::tokens(app, owner)
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|token| token.id)
+                .collect();
             assert_eq!(ids, [own]);
         }
     });
@@ -134,9 +217,28 @@ fn one_owner_neither_sees_nor_revokes_anothers_tokens() {
 #[test]
 fn a_connectors_token_is_not_made_here() {
     on_both(|muster| async move {
-        assert!(accounts::create_token(&muster.app, muster.owner, TokenKind::Plugin, label("of a test"), None).await.is_err());
-        assert!(accounts::tokens(&muster.app, muster.owner).await.unwrap().is_empty());
-        assert!(events(&muster.app, muster.owner, "token.created").await.is_empty());
+        assert!(
+            accounts::create_token(
+                &muster.app,
+                muster.owner,
+                TokenKind::Plugin,
+                label("of a test"),
+                None
+            )
+            .await
+            .is_err()
+        );
+        assert!(
+            accounts::tokens(&muster.app, muster.owner)
+                .await
+                .unwrap()
+                .is_empty()
+        );
+        assert!(
+            events(&muster.app, muster.owner, "token.created")
+                .await
+                .is_empty()
+        );
     });
 }
 
@@ -145,16 +247,31 @@ fn last_used_is_exact_to_the_minute_and_only_for_the_right_door() {
     on_both(|muster| async move {
         let app = &muster.app;
         let made = make(app, muster.owner, TokenKind::Personal).await;
-        let used = || async { accounts::tokens(app, muster.owner).await.unwrap().remove(0).last_used_at };
+        let used = || async {
+            accounts::tokens(app, muster.owner)
+                .await
+                .unwrap()
+                .remove(0)
+                .last_used_at
+        };
         assert!(accounts::agent(app, made.token.expose()).await.unwrap().is_none());
         assert_eq!(used().await, None);
         let first = app.clock.now();
-        accounts::personal(app, made.token.expose()).await.unwrap().unwrap();
+        accounts::personal(app, made.token.expose())
+            .await
+            .unwrap()
+            .unwrap();
         muster.clock.advance(SECOND * 59);
-        accounts::personal(app, made.token.expose()).await.unwrap().unwrap();
+        accounts::personal(app, made.token.expose())
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(used().await, Some(first), "not a write for every call");
         muster.clock.advance(SECOND);
-        accounts::personal(app, made.token.expose()).await.unwrap().unwrap();
+        accounts::personal(app, made.token.expose())
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(used().await, Some(app.clock.now()));
     });
 }
@@ -196,7 +313,9 @@ fn the_chiefs_token_is_good_for_its_turn_and_refused_after_it() {
             let seen = seen.clone();
             async move {
                 let listed = accounts::tokens(&app, caller.owner).await.unwrap().len();
-                let revoked = accounts::revoke_token(&app, caller.owner, caller.token).await.is_ok();
+                let revoked = accounts::revoke_token(&app, caller.owner, caller.token)
+                    .await
+                    .is_ok();
                 let open = doors(&app, turn.agent_token.expose()).await;
                 seen.lock().unwrap().push((caller.chief, listed, revoked, open));
                 Outcome::Completed { reply: "read".into() }
@@ -204,10 +323,18 @@ fn the_chiefs_token_is_good_for_its_turn_and_refused_after_it() {
         }));
         assert_eq!(turn(&muster, "one", &plugin).await, Delivery::Delivered);
         let expected = (Some(chief), 0, false, vec![(TokenKind::Agent, muster.owner)]);
-        assert_eq!(*during.lock().unwrap(), [expected], "the chief's during the turn, and neither listed nor revocable by hand");
-        muster.chief.then(keeping(&kept, || Outcome::Completed { reply: "read".into() }));
+        assert_eq!(
+            *during.lock().unwrap(),
+            [expected],
+            "the chief's during the turn, and neither listed nor revocable by hand"
+        );
+        muster
+            .chief
+            .then(keeping(&kept, || Outcome::Completed { reply: "read".into() }));
         assert_eq!(turn(&muster, "two", &plugin).await, Delivery::Delivered);
-        muster.chief.then(keeping(&kept, || Outcome::BrokenOff { reason: "the script says so".into() }));
+        muster.chief.then(keeping(&kept, || Outcome::BrokenOff {
+            reason: "the script says so".into(),
+        }));
         assert_eq!(turn(&muster, "three", &plugin).await, Delivery::Unconfirmed);
         let tokens = kept.lock().unwrap().clone();
         assert_eq!(tokens.len(), 2);
@@ -216,7 +343,11 @@ fn the_chiefs_token_is_good_for_its_turn_and_refused_after_it() {
             assert_eq!(doors(&muster.app, token.expose()).await, []);
         }
         let all = everything_stored(&muster).await;
-        assert!(tokens.iter().all(|token| !all.contains(token.expose().strip_prefix("mag_").unwrap())));
+        assert!(
+            tokens
+                .iter()
+                .all(|token| !all.contains(token.expose().strip_prefix("mag_").unwrap()))
+        );
     });
 }
 
@@ -225,7 +356,9 @@ fn a_token_that_a_crash_left_over_ends_with_the_chiefs_next_turn() {
     on_both(|muster| async move {
         let plugin = muster.plugin("mail").await;
         muster.set_chief().await;
-        muster.chief.then(Step::Hold(Arc::new(tokio::sync::Notify::new())));
+        muster
+            .chief
+            .then(Step::Hold(Arc::new(tokio::sync::Notify::new())));
         let id = muster.accept(&plugin, "first").await.id;
         let (app, owner) = (muster.app.clone(), muster.owner);
         let dying = tokio::spawn(async move { chief::deliver(&app, owner, id).await });
@@ -249,11 +382,21 @@ fn a_turns_token_stops_being_the_chiefs_when_another_takes_its_place() {
         muster.chief.then(ScriptedChief::acting(move |app, before, turn| {
             let kept = kept.clone();
             async move {
-                chief::set(&app, before.owner, Kind::Command, "scripted").await.unwrap();
-                let after = accounts::agent(&app, turn.agent_token.expose()).await.unwrap().unwrap();
+                chief::set(&app, before.owner, Kind::Command, "scripted")
+                    .await
+                    .unwrap();
+                let after = accounts::agent(&app, turn.agent_token.expose())
+                    .await
+                    .unwrap()
+                    .unwrap();
                 let filed = drafts::file(&app, &after, id, "Noon works.").await;
                 let with_the_old_caller = drafts::file(&app, &before, id, "Noon works.").await;
-                kept.lock().unwrap().push((before.chief, after.chief, filed.is_ok(), with_the_old_caller.is_ok()));
+                kept.lock().unwrap().push((
+                    before.chief,
+                    after.chief,
+                    filed.is_ok(),
+                    with_the_old_caller.is_ok(),
+                ));
                 Outcome::Completed { reply: "read".into() }
             }
         }));
@@ -270,7 +413,14 @@ fn an_agents_token_that_the_owner_made_is_no_chiefs_and_a_disabled_owners_turn_h
         let plugin = muster.plugin("mail").await;
         muster.set_chief().await;
         let helper = make(&muster.app, muster.owner, TokenKind::Agent).await;
-        assert_eq!(accounts::agent(&muster.app, helper.token.expose()).await.unwrap().unwrap().chief, None);
+        assert_eq!(
+            accounts::agent(&muster.app, helper.token.expose())
+                .await
+                .unwrap()
+                .unwrap()
+                .chief,
+            None
+        );
         let id = muster.accept(&plugin, "m").await.id;
         let seen = Arc::new(Mutex::new(None));
         let kept = seen.clone();

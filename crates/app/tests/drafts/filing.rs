@@ -22,18 +22,30 @@ async fn assert_nothing_filed(desk: &Desk) {
 fn a_draft_filed_during_its_messages_turn_waits_and_sends_nothing() {
     on_desks(|desk| async move {
         let id = desk.muster.accept(&desk.mail, "msg-1").await.id;
-        desk.muster.chief.then(ScriptedChief::acting(move |app, caller, _| async move {
-            drafts::file(&app, &caller, id, "Thanks, noon works.").await.unwrap();
-            Outcome::Completed { reply: "drafted".into() }
-        }));
+        desk.muster
+            .chief
+            .then(ScriptedChief::acting(move |app, caller, _| async move {
+                drafts::file(&app, &caller, id, "Thanks, noon works.")
+                    .await
+                    .unwrap();
+                Outcome::Completed {
+                    reply: "drafted".into(),
+                }
+            }));
         super::kit::deliver(desk.app(), desk.owner(), id).await;
         let cards = drafts::open(desk.app(), desk.owner()).await.unwrap();
         assert_eq!(cards.len(), 1);
-        assert_eq!((cards[0].state, cards[0].body.as_str(), cards[0].message.id), (DraftState::Pending, "Thanks, noon works.", id));
+        assert_eq!(
+            (cards[0].state, cards[0].body.as_str(), cards[0].message.id),
+            (DraftState::Pending, "Thanks, noon works.", id)
+        );
         assert_eq!(desk.claim().await, None, "a pending draft is nothing to send");
         let filed = desk.events("plugin.draft.filed").await;
         assert_eq!(filed.len(), 1);
-        assert_eq!((filed[0].subject.as_str(), &filed[0].data["superseded"]), (format!("draft:{}", cards[0].id).as_str(), &0.into()));
+        assert_eq!(
+            (filed[0].subject.as_str(), &filed[0].data["superseded"]),
+            (format!("draft:{}", cards[0].id).as_str(), &0.into())
+        );
     });
 }
 
@@ -46,9 +58,14 @@ fn only_a_message_that_was_given_to_this_chief_can_be_answered() {
         let broken_off = desk.muster.accept(&desk.mail, "broken-off").await.id;
         super::kit::deliver(desk.app(), desk.owner(), broken_off).await;
         let bob = add_owner(desk.app(), "bob").await;
-        chief::set(desk.app(), bob, Kind::Command, "scripted").await.unwrap();
+        chief::set(desk.app(), bob, Kind::Command, "scripted")
+            .await
+            .unwrap();
         let bobs = add_plugin(desk.app(), bob, "mail").await;
-        let anothers = muster_app::messages::accept(desk.app(), &bobs, message("bobs")).await.unwrap().id;
+        let anothers = muster_app::messages::accept(desk.app(), &bobs, message("bobs"))
+            .await
+            .unwrap()
+            .id;
         super::kit::deliver(desk.app(), bob, anothers).await;
         let mut sentences = std::collections::BTreeSet::new();
         for id in [queued, broken_off, anothers, MessageId::new(999_999)] {
@@ -60,10 +77,15 @@ fn only_a_message_that_was_given_to_this_chief_can_be_answered() {
         assert_nothing_filed(&desk).await;
         // What the chief before it was given is not this chief's to answer.
         let old = desk.message("for-the-old-chief").await;
-        let new = chief::set(desk.app(), desk.owner(), Kind::Command, "scripted").await.unwrap();
+        let new = chief::set(desk.app(), desk.owner(), Kind::Command, "scripted")
+            .await
+            .unwrap();
         let mut agent = desk.agent();
         agent.chief = Some(new);
-        assert!(matches!(drafts::file(desk.app(), &agent, old, "Noon works.").await, Err(FileRefusal::NoSuchMessage)));
+        assert!(matches!(
+            drafts::file(desk.app(), &agent, old, "Noon works.").await,
+            Err(FileRefusal::NoSuchMessage)
+        ));
         assert_nothing_filed(&desk).await;
     });
 }
@@ -73,11 +95,28 @@ fn only_a_message_that_was_given_to_this_chief_can_be_answered() {
 fn only_the_owners_present_chief_may_file() {
     on_desks(|desk| async move {
         let id = desk.message("m").await;
-        let token = accounts::create_token(desk.app(), desk.owner(), TokenKind::Agent, Label::parse("label", "helper").unwrap(), None).await.unwrap();
-        let helper = accounts::agent(desk.app(), token.token.expose()).await.unwrap().unwrap();
-        assert!(matches!(drafts::file(desk.app(), &helper, id, "Noon works.").await, Err(FileRefusal::NotChief)));
+        let token = accounts::create_token(
+            desk.app(),
+            desk.owner(),
+            TokenKind::Agent,
+            Label::parse("label", "helper").unwrap(),
+            None,
+        )
+        .await
+        .unwrap();
+        let helper = accounts::agent(desk.app(), token.token.expose())
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(matches!(
+            drafts::file(desk.app(), &helper, id, "Noon works.").await,
+            Err(FileRefusal::NotChief)
+        ));
         chief::remove(desk.app(), desk.owner()).await.unwrap();
-        assert!(matches!(desk.try_file(id, "Noon works.").await, Err(FileRefusal::NotChief)), "a removed chief's tools end with it");
+        assert!(
+            matches!(desk.try_file(id, "Noon works.").await, Err(FileRefusal::NotChief)),
+            "a removed chief's tools end with it"
+        );
         assert_nothing_filed(&desk).await;
     });
 }
@@ -89,7 +128,10 @@ fn nothing_is_filed_while_plugins_are_off() {
         let mut off = settings(desk.muster.dir.path());
         off.plugins = false;
         let app = App::new(desk.app().db.clone(), desk.app().clock.clone(), off);
-        assert!(matches!(drafts::file(&app, &desk.agent(), id, "Noon works.").await, Err(FileRefusal::Off)));
+        assert!(matches!(
+            drafts::file(&app, &desk.agent(), id, "Noon works.").await,
+            Err(FileRefusal::Off)
+        ));
         assert_nothing_filed(&desk).await;
     });
 }
@@ -101,7 +143,10 @@ fn a_message_that_nobody_may_answer_takes_no_draft() {
         let mut new = message("no-reply");
         new.no_reply = true;
         let id = desk.message_like(new).await;
-        assert!(matches!(desk.try_file(id, "Noon works.").await, Err(FileRefusal::NoReply)));
+        assert!(matches!(
+            desk.try_file(id, "Noon works.").await,
+            Err(FileRefusal::NoReply)
+        ));
         assert_nothing_filed(&desk).await;
     });
 }
@@ -135,7 +180,10 @@ fn what_the_screen_stops_is_named_and_files_nothing() {
             assert!(matches!(refused, FileRefusal::Screened(_)), "{body}");
             let said = refused.to_string();
             assert!(said.contains(named) && said.contains("character"), "{said}");
-            assert!(!said.to_lowercase().contains("bluebird") && !said.contains("10.0"), "a refusal repeats nothing of it: {said}");
+            assert!(
+                !said.to_lowercase().contains("bluebird") && !said.contains("10.0"),
+                "a refusal repeats nothing of it: {said}"
+            );
         }
         assert_nothing_filed(&desk).await;
         desk.file(id, "It runs now.").await;
@@ -162,9 +210,17 @@ fn a_newer_draft_takes_the_pending_ones_place_and_only_its_own_row_says_so() {
         assert_eq!((first.superseded, second.superseded), (0, 1));
         assert_ne!(first.id, second.id);
         let old = desk.card(first.id).await;
-        assert_eq!((old.state, old.superseded_by, old.body.as_str()), (DraftState::Superseded, Some(second.id), "Noon works."));
+        assert_eq!(
+            (old.state, old.superseded_by, old.body.as_str()),
+            (DraftState::Superseded, Some(second.id), "Noon works.")
+        );
         assert_eq!(desk.state(second.id).await, DraftState::Pending);
-        let counts: Vec<_> = desk.events("plugin.draft.filed").await.iter().map(|row| row.data["superseded"].clone()).collect();
+        let counts: Vec<_> = desk
+            .events("plugin.draft.filed")
+            .await
+            .iter()
+            .map(|row| row.data["superseded"].clone())
+            .collect();
         assert_eq!(counts, [1, 0]);
         assert!(desk.events("plugin.draft.superseded").await.is_empty());
         let notices = desk.notices().await;
@@ -180,17 +236,30 @@ fn no_draft_is_filed_while_a_reply_is_on_its_way() {
         let id = desk.message("m").await;
         let first = desk.approved(id, "Noon works.").await;
         let refused = desk.try_file(id, "One works.").await.unwrap_err();
-        assert!(matches!(refused, FileRefusal::InFlight), "approved and not yet collected: {refused:?}");
+        assert!(
+            matches!(refused, FileRefusal::InFlight),
+            "approved and not yet collected: {refused:?}"
+        );
         assert!(refused.to_string().contains("on its way"));
         assert_eq!(desk.claim().await.unwrap().id, first);
-        assert!(matches!(desk.try_file(id, "One works.").await, Err(FileRefusal::InFlight)), "collected and within its lease");
+        assert!(
+            matches!(desk.try_file(id, "One works.").await, Err(FileRefusal::InFlight)),
+            "collected and within its lease"
+        );
         assert_eq!(desk.states().await.len(), 1);
         desk.advance(LEASE_AND_A_BIT);
         let second = desk.file(id, "One works.").await;
         assert_ne!(first, second);
-        assert_eq!(desk.states().await, [(first, DraftState::Unconfirmed), (second, DraftState::Pending)]);
+        assert_eq!(
+            desk.states().await,
+            [(first, DraftState::Unconfirmed), (second, DraftState::Pending)]
+        );
         desk.approve(second).await;
-        assert_eq!(desk.claim().await.unwrap().id, second, "a new reply has a new id, and only that one is offered");
+        assert_eq!(
+            desk.claim().await.unwrap().id,
+            second,
+            "a new reply has a new id, and only that one is offered"
+        );
     });
 }
 
@@ -219,7 +288,11 @@ fn a_new_draft_is_taken_after_every_end_of_the_one_before_and_needs_its_own_appr
             (next, DraftState::Pending),
         ];
         assert_eq!(desk.states().await, ends);
-        assert_eq!(desk.claim().await, None, "the earlier approval is not the new draft's");
+        assert_eq!(
+            desk.claim().await,
+            None,
+            "the earlier approval is not the new draft's"
+        );
     });
 }
 
@@ -236,19 +309,39 @@ fn twenty_of_a_chiefs_drafts_may_wait_and_a_redraft_needs_no_place() {
             filed.push(desk.file(*id, "Noon works.").await);
         }
         let refused = desk.try_file(messages[20], "Noon works.").await.unwrap_err();
-        assert!(matches!(refused, FileRefusal::TooMany) && refused.to_string().contains("20"), "{refused}");
+        assert!(
+            matches!(refused, FileRefusal::TooMany) && refused.to_string().contains("20"),
+            "{refused}"
+        );
         let again = desk.try_file(messages[3], "One works.").await.unwrap();
         assert_eq!(again.superseded, 1);
-        assert!(matches!(desk.try_file(messages[20], "Noon works.").await, Err(FileRefusal::TooMany)), "and gives none back");
+        assert!(
+            matches!(
+                desk.try_file(messages[20], "Noon works.").await,
+                Err(FileRefusal::TooMany)
+            ),
+            "and gives none back"
+        );
         desk.try_reject(filed[0]).await.unwrap();
         desk.file(messages[20], "Noon works.").await;
-        assert!(matches!(desk.try_file(messages[21], "Noon works.").await, Err(FileRefusal::TooMany)));
+        assert!(matches!(
+            desk.try_file(messages[21], "Noon works.").await,
+            Err(FileRefusal::TooMany)
+        ));
         desk.approve(filed[1]).await;
         desk.file(messages[21], "an approved one no longer waits").await;
-        assert!(matches!(desk.try_file(messages[22], "Noon works.").await, Err(FileRefusal::TooMany)));
+        assert!(matches!(
+            desk.try_file(messages[22], "Noon works.").await,
+            Err(FileRefusal::TooMany)
+        ));
         desk.advance(DAY * 7);
         desk.file(messages[22], "expired ones free their places").await;
-        let open = desk.states().await.into_iter().filter(|(_, state)| *state == DraftState::Pending).count();
+        let open = desk
+            .states()
+            .await
+            .into_iter()
+            .filter(|(_, state)| *state == DraftState::Pending)
+            .count();
         assert_eq!(open, 1);
     });
 }
@@ -261,9 +354,14 @@ fn the_cap_is_each_chiefs_own() {
             desk.file(id, "Noon works.").await;
         }
         let bob = add_owner(desk.app(), "bob").await;
-        let bobs_chief = chief::set(desk.app(), bob, Kind::Command, "scripted").await.unwrap();
+        let bobs_chief = chief::set(desk.app(), bob, Kind::Command, "scripted")
+            .await
+            .unwrap();
         let bobs = add_plugin(desk.app(), bob, "mail").await;
-        let id = muster_app::messages::accept(desk.app(), &bobs, message("bobs")).await.unwrap().id;
+        let id = muster_app::messages::accept(desk.app(), &bobs, message("bobs"))
+            .await
+            .unwrap()
+            .id;
         super::kit::deliver(desk.app(), bob, id).await;
         let mut agent = desk.agent();
         (agent.owner, agent.chief) = (bob, Some(bobs_chief));
@@ -287,11 +385,17 @@ fn the_owner_is_told_once_in_musters_own_words_until_the_draft_no_longer_waits()
         assert_eq!(notices.len(), 2);
         for (notice, draft) in notices.iter().zip([second, first]) {
             assert_eq!(notice.title, "A reply draft awaits your approval");
-            assert!(notice.link.ends_with(&format!("#draft-{draft}")), "{}", notice.link);
+            assert!(
+                notice.link.ends_with(&format!("#draft-{draft}")),
+                "{}",
+                notice.link
+            );
             let all = format!("{}{}{}", notice.title, notice.body, notice.link).to_lowercase();
             assert!(!all.contains("quagga") && !all.contains("ada@"), "{all}");
         }
-        assert!(notices[1].body.contains("unverified sender") && !notices[0].body.contains("unverified sender"));
+        assert!(
+            notices[1].body.contains("unverified sender") && !notices[0].body.contains("unverified sender")
+        );
         desk.approve(first).await;
         desk.try_reject(second).await.unwrap();
         assert!(desk.notices().await.is_empty(), "decided");
@@ -313,8 +417,21 @@ fn no_owner_sees_anothers_drafts() {
         let bob = add_owner(desk.app(), "bob").await;
         assert!(super::kit::states(desk.app(), bob).await.is_empty());
         assert!(drafts::card(desk.app(), bob, draft).await.unwrap().is_none());
-        assert!(muster_app::notices::open(&desk.app().db, bob).await.unwrap().is_empty());
-        assert!(super::kit::events(desk.app(), bob, "plugin.draft.filed").await.is_empty());
-        assert!(drafts::approve(desk.app(), &signed_in_now(desk.app(), bob), draft).await.is_err());
+        assert!(
+            muster_app::notices::open(&desk.app().db, bob)
+                .await
+                .unwrap()
+                .is_empty()
+        );
+        assert!(
+            super::kit::events(desk.app(), bob, "plugin.draft.filed")
+                .await
+                .is_empty()
+        );
+        assert!(
+            drafts::approve(desk.app(), &signed_in_now(desk.app(), bob), draft)
+                .await
+                .is_err()
+        );
     });
 }

@@ -29,7 +29,11 @@ fn the_database_refuses_a_draft_for_a_message_that_nobody_may_answer() {
         assert_eq!(desk.states().await, []);
         // Nor may an existing draft be moved to such a message.
         let draft = desk.file(open, "Noon works.").await;
-        let said = raw.refusal(&format!("UPDATE drafts SET message_id = {closed} WHERE id = {draft}")).await;
+        let said = raw
+            .refusal(&format!(
+                "UPDATE drafts SET message_id = {closed} WHERE id = {draft}"
+            ))
+            .await;
         assert!(said.contains("drafts_text_frozen"), "{said}");
     });
 }
@@ -52,11 +56,19 @@ fn the_database_refuses_to_change_what_a_message_says_of_itself() {
             "stored_at = 1",
             "human_conversation = TRUE",
         ] {
-            let said = raw.refusal(&format!("UPDATE messages SET {change} WHERE id = {id}")).await;
+            let said = raw
+                .refusal(&format!("UPDATE messages SET {change} WHERE id = {id}"))
+                .await;
             assert!(said.contains("messages_content_frozen"), "{change}: {said}");
         }
         // Writing what stands there already is no change.
-        assert_eq!(raw.run(&format!("UPDATE messages SET no_reply = FALSE, sender_verified = TRUE WHERE id = {id}")).await, 1);
+        assert_eq!(
+            raw.run(&format!(
+                "UPDATE messages SET no_reply = FALSE, sender_verified = TRUE WHERE id = {id}"
+            ))
+            .await,
+            1
+        );
     });
 }
 
@@ -68,8 +80,14 @@ fn the_database_refuses_to_change_a_drafts_text_in_any_state() {
         let draft = desk.file(id, "Noon works.").await;
         let mut raw = desk.raw().await;
         let mut refuse = async || {
-            for change in ["body = 'other'", "expires_at = 9000000000000000000", "created_at = 1"] {
-                let said = raw.refusal(&format!("UPDATE drafts SET {change} WHERE id = {draft}")).await;
+            for change in [
+                "body = 'other'",
+                "expires_at = 9000000000000000000",
+                "created_at = 1",
+            ] {
+                let said = raw
+                    .refusal(&format!("UPDATE drafts SET {change} WHERE id = {draft}"))
+                    .await;
                 assert!(said.contains("drafts_text_frozen"), "{change}: {said}");
             }
         };
@@ -95,7 +113,9 @@ fn the_database_knows_eight_states_of_a_draft_and_no_other() {
             assert!(said.contains("drafts_state"), "{said}");
         }
         let draft = desk.file(id, "Noon works.").await;
-        let said = raw.refusal(&format!("UPDATE drafts SET state = 'odd' WHERE id = {draft}")).await;
+        let said = raw
+            .refusal(&format!("UPDATE drafts SET state = 'odd' WHERE id = {draft}"))
+            .await;
         assert!(said.contains("drafts_legal_move"), "{said}");
     });
 }
@@ -103,8 +123,13 @@ fn the_database_knows_eight_states_of_a_draft_and_no_other() {
 async fn refuses_moves(desk: &Desk, draft: DraftId, moves: &[&str]) {
     let mut raw = desk.raw().await;
     for change in moves {
-        let said = raw.refusal(&format!("UPDATE drafts SET {change} WHERE id = {draft}")).await;
-        assert!(said.contains("drafts_legal_move") || said.contains("drafts_lease_of_a_claim"), "{change}: {said}");
+        let said = raw
+            .refusal(&format!("UPDATE drafts SET {change} WHERE id = {draft}"))
+            .await;
+        assert!(
+            said.contains("drafts_legal_move") || said.contains("drafts_lease_of_a_claim"),
+            "{change}: {said}"
+        );
     }
 }
 
@@ -125,10 +150,33 @@ fn the_database_refuses_to_offer_a_claimed_reply_again() {
         ];
         refuses_moves(&desk, draft, &moves).await;
         desk.advance(super::kit::LEASE_AND_A_BIT);
-        assert_eq!(desk.state(draft).await, muster_app::drafts::DraftState::Unconfirmed);
-        refuses_moves(&desk, draft, &["state = 'approved'", "state = 'pending'", "state = 'expired'", "claimed_at = claimed_at + 1"]).await;
+        assert_eq!(
+            desk.state(draft).await,
+            muster_app::drafts::DraftState::Unconfirmed
+        );
+        refuses_moves(
+            &desk,
+            draft,
+            &[
+                "state = 'approved'",
+                "state = 'pending'",
+                "state = 'expired'",
+                "claimed_at = claimed_at + 1",
+            ],
+        )
+        .await;
         desk.report(draft, true).await;
-        refuses_moves(&desk, draft, &["state = 'approved'", "state = 'failed'", "state = 'unconfirmed'", "state = 'pending'"]).await;
+        refuses_moves(
+            &desk,
+            draft,
+            &[
+                "state = 'approved'",
+                "state = 'failed'",
+                "state = 'unconfirmed'",
+                "state = 'pending'",
+            ],
+        )
+        .await;
     });
 }
 
@@ -140,10 +188,24 @@ fn the_database_brings_no_decided_draft_back() {
         let rejected = desk.file(id, "two").await;
         desk.try_reject(rejected).await.unwrap();
         for draft in [superseded, rejected] {
-            refuses_moves(&desk, draft, &["state = 'pending'", "state = 'approved', approved_at = 1", "state = 'sent'"]).await;
+            refuses_moves(
+                &desk,
+                draft,
+                &[
+                    "state = 'pending'",
+                    "state = 'approved', approved_at = 1",
+                    "state = 'sent'",
+                ],
+            )
+            .await;
         }
         let pending = desk.file(id, "three").await;
-        refuses_moves(&desk, pending, &["state = 'sent'", "state = 'failed'", "state = 'unconfirmed'"]).await;
+        refuses_moves(
+            &desk,
+            pending,
+            &["state = 'sent'", "state = 'failed'", "state = 'unconfirmed'"],
+        )
+        .await;
     });
 }
 
@@ -164,7 +226,9 @@ fn the_database_holds_one_pending_and_one_approved_draft_a_message() {
         raw.run(&insert(id, "approved")).await;
         let said = raw.refusal(&insert(id, "approved")).await;
         assert!(named(&said, "drafts_one_in_flight"), "{said}");
-        let said = raw.refusal("UPDATE drafts SET state = 'approved', approved_at = 1 WHERE state = 'pending'").await;
+        let said = raw
+            .refusal("UPDATE drafts SET state = 'approved', approved_at = 1 WHERE state = 'pending'")
+            .await;
         assert!(named(&said, "drafts_one_in_flight"), "{said}");
     });
 }
@@ -180,7 +244,11 @@ fn the_database_refuses_to_change_or_remove_an_audit_row() {
         assert_eq!((row.at, row.actor.as_str()), (desk.app().clock.now(), "chief"));
         assert!(row.subject.starts_with("draft:"));
         let mut raw = desk.raw().await;
-        for change in ["UPDATE audit SET actor = 'nobody'", "UPDATE audit SET data = '{}' WHERE id = 1", "DELETE FROM audit"] {
+        for change in [
+            "UPDATE audit SET actor = 'nobody'",
+            "UPDATE audit SET data = '{}' WHERE id = 1",
+            "DELETE FROM audit",
+        ] {
             let said = raw.refusal(change).await;
             assert!(said.contains("audit_append_only"), "{change}: {said}");
         }

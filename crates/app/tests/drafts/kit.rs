@@ -3,16 +3,17 @@
 use std::str::FromStr as _;
 use std::time::Duration;
 
+use muster_app::App;
 use muster_app::accounts::{AgentCaller, BrowserCaller};
 use muster_app::audit::{self, Entry, Filter};
 use muster_app::chief::{self, Delivery};
 use muster_app::drafts::{
-    self, Card, Claimed, Decider, DecideRefusal, DraftState, FileRefusal, Filed, Report, ReportRefusal, Reported,
+    self, Card, Claimed, DecideRefusal, Decider, DraftState, FileRefusal, Filed, Report, ReportRefusal,
+    Reported,
 };
 use muster_app::messages::{self, NewMessage, Status};
 use muster_app::notices::{self, Notice};
 use muster_app::plugins::PluginCaller;
-use muster_app::App;
 use muster_core::ids::{BrowserSessionId, ChiefId, DraftId, MessageId, OwnerId, TokenId};
 use muster_store::Engine;
 use muster_testkit::{TestMuster, message, on_both};
@@ -42,7 +43,12 @@ pub(crate) fn on_desks<F: Future<Output = ()>>(law: impl Fn(Desk) -> F) {
 
 /// The owner in a browser, signed in this very moment.
 pub(crate) fn signed_in_now(app: &App, owner: OwnerId) -> Decider {
-    Decider::Browser(BrowserCaller { owner, name: "ada".to_owned(), session: BrowserSessionId::new(1), signed_in_at: app.clock.now() })
+    Decider::Browser(BrowserCaller {
+        owner,
+        name: "ada".to_owned(),
+        session: BrowserSessionId::new(1),
+        signed_in_at: app.clock.now(),
+    })
 }
 
 /// Hands a message to the chief and waits for the turn's end. On Postgres the chief's place is free again only when the server
@@ -74,7 +80,11 @@ impl Desk {
 
     /// The chief as the door of its tools knows it.
     pub(crate) fn agent(&self) -> AgentCaller {
-        AgentCaller { owner: self.owner(), token: TokenId::new(1), chief: Some(self.chief) }
+        AgentCaller {
+            owner: self.owner(),
+            token: TokenId::new(1),
+            chief: Some(self.chief),
+        }
     }
 
     pub(crate) fn decider(&self) -> Decider {
@@ -91,12 +101,20 @@ impl Desk {
     }
 
     pub(crate) async fn message_like(&self, new: NewMessage) -> MessageId {
-        let accepted = messages::accept(self.app(), &self.mail, new.clone()).await.unwrap();
+        let accepted = messages::accept(self.app(), &self.mail, new.clone())
+            .await
+            .unwrap();
         // The queue's retry that an earlier claim started may come first; it hands the same message to the same chief.
         if deliver(self.app(), self.owner(), accepted.id).await == Delivery::NotOurs {
             self.muster.settle().await;
         }
-        assert_eq!(messages::accept(self.app(), &self.mail, new).await.unwrap().status, Status::Delivered);
+        assert_eq!(
+            messages::accept(self.app(), &self.mail, new)
+                .await
+                .unwrap()
+                .status,
+            Status::Delivered
+        );
         accepted.id
     }
 
@@ -164,7 +182,10 @@ impl Desk {
     }
 
     pub(crate) async fn card(&self, draft: DraftId) -> Card {
-        drafts::card(self.app(), self.owner(), draft).await.unwrap().unwrap()
+        drafts::card(self.app(), self.owner(), draft)
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     pub(crate) async fn state(&self, draft: DraftId) -> DraftState {
@@ -192,19 +213,38 @@ impl Desk {
 
 /// A connector's result with nothing more to say.
 pub(crate) fn result(ok: bool) -> Report {
-    Report { ok, external_ref: None, detail: None }
+    Report {
+        ok,
+        external_ref: None,
+        detail: None,
+    }
 }
 
 pub(crate) async fn states(app: &App, owner: OwnerId) -> Vec<(DraftId, DraftState)> {
     let mut cards = drafts::open(app, owner).await.unwrap();
-    cards.extend(drafts::archived(app, owner, DraftId::new(i64::MAX), 100_000).await.unwrap().cards);
+    cards.extend(
+        drafts::archived(app, owner, DraftId::new(i64::MAX), 100_000)
+            .await
+            .unwrap()
+            .cards,
+    );
     let mut states: Vec<_> = cards.into_iter().map(|card| (card.id, card.state)).collect();
     states.sort_by_key(|(id, _)| *id);
     states
 }
 
 pub(crate) async fn events(app: &App, owner: OwnerId, event: &str) -> Vec<Entry> {
-    audit::list(&app.db, owner, Filter { event: event.to_owned(), limit: 100_000, ..Filter::default() }).await.unwrap()
+    audit::list(
+        &app.db,
+        owner,
+        Filter {
+            event: event.to_owned(),
+            limit: 100_000,
+            ..Filter::default()
+        },
+    )
+    .await
+    .unwrap()
 }
 
 /// A connection of the app's own role that knows none of muster's rules.
@@ -218,12 +258,20 @@ impl Raw {
         match muster.engine {
             Engine::Sqlite => {
                 let path = muster.url.strip_prefix("sqlite://").unwrap();
-                let options = SqliteConnectOptions::new().filename(path).foreign_keys(true).busy_timeout(Duration::from_secs(5));
+                let options = SqliteConnectOptions::new()
+                    .filename(path)
+                    .foreign_keys(true)
+                    .busy_timeout(Duration::from_secs(5));
                 Self::Sqlite(SqliteConnection::connect_with(&options).await.unwrap())
             }
             Engine::Postgres => {
-                let mut conn = PgConnection::connect_with(&PgConnectOptions::from_str(&muster.url).unwrap()).await.unwrap();
-                sqlx::query("SELECT set_config('muster.system', 'a test', false)").execute(&mut conn).await.unwrap();
+                let mut conn = PgConnection::connect_with(&PgConnectOptions::from_str(&muster.url).unwrap())
+                    .await
+                    .unwrap();
+                sqlx::query("SELECT set_config('muster.system', 'a test', false)")
+                    .execute(&mut conn)
+                    .await
+                    .unwrap();
                 Self::Postgres(conn)
             }
         }
@@ -232,9 +280,15 @@ impl Raw {
     pub(crate) async fn try_run(&mut self, sql: &str) -> Result<u64, sqlx::Error> {
         let sql = AssertSqlSafe(sql.to_owned());
         match self {
-            Self::Sqlite(conn) => sqlx::query(sql).execute(conn).await.map(|done| done.rows_affected()),
+            Self::Sqlite(conn) => sqlx::query(sql)
+                .execute(conn)
+                .await
+                .map(|done| done.rows_affected()),
             Self::Postgres(conn) => {
-                let done = sqlx::query(sql).execute(&mut *conn).await.map(|done| done.rows_affected());
+                let done = sqlx::query(sql)
+                    .execute(&mut *conn)
+                    .await
+                    .map(|done| done.rows_affected());
                 if done.is_err() {
                     // The refusal is told before its transaction lets go of the rows, and a claim passes over a row that is held.
                     sqlx::query("SELECT 1").execute(conn).await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use muster_app::accounts::{AgentCaller, BrowserCaller};
 use muster_app::chief::{self, Delivery};
-use muster_app::drafts::{self, Decider, DecideRefusal, DraftState, FileRefusal, ReportRefusal};
+use muster_app::drafts::{self, DecideRefusal, Decider, DraftState, FileRefusal, ReportRefusal};
 use muster_app::messages;
 use muster_app::plugins::PluginCaller;
 use muster_core::ids::{BrowserSessionId, DraftId, MessageId, OwnerId, TokenId};
@@ -100,7 +100,9 @@ impl Model {
                     draft.state = DraftState::Unconfirmed;
                     "plugin.draft.unconfirmed"
                 }
-                (DraftState::Pending | DraftState::Approved, None) if now >= draft.written + 7 * 86_400_000_000 => {
+                (DraftState::Pending | DraftState::Approved, None)
+                    if now >= draft.written + 7 * 86_400_000_000 =>
+                {
                     draft.state = DraftState::Expired;
                     "plugin.draft.expired"
                 }
@@ -111,18 +113,35 @@ impl Model {
     }
 
     fn in_flight(&self, message: usize) -> bool {
-        self.drafts.iter().any(|draft| draft.message == message && draft.state == DraftState::Approved)
+        self.drafts
+            .iter()
+            .any(|draft| draft.message == message && draft.state == DraftState::Approved)
     }
 
     fn may_file(&self, message: usize) -> Said {
-        if self.in_flight(message) { Said::Refused("in flight") } else { Said::Done }
+        if self.in_flight(message) {
+            Said::Refused("in flight")
+        } else {
+            Said::Done
+        }
     }
 
     fn file(&mut self, message: usize, id: DraftId) {
-        for draft in self.drafts.iter_mut().filter(|draft| draft.message == message && draft.state == DraftState::Pending) {
+        for draft in self
+            .drafts
+            .iter_mut()
+            .filter(|draft| draft.message == message && draft.state == DraftState::Pending)
+        {
             draft.state = DraftState::Superseded;
         }
-        self.drafts.push(Draft { id, message, state: DraftState::Pending, written: self.now, approved: 0, claimed: None });
+        self.drafts.push(Draft {
+            id,
+            message,
+            state: DraftState::Pending,
+            written: self.now,
+            approved: 0,
+            claimed: None,
+        });
         self.row("plugin.draft.filed");
     }
 
@@ -162,7 +181,11 @@ impl Model {
 
     fn claim(&mut self) -> Said {
         let now = self.now;
-        let next = self.drafts.iter_mut().filter(|d| d.state == DraftState::Approved && d.claimed.is_none()).min_by_key(|d| (d.approved, d.id));
+        let next = self
+            .drafts
+            .iter_mut()
+            .filter(|d| d.state == DraftState::Approved && d.claimed.is_none())
+            .min_by_key(|d| (d.approved, d.id));
         let Some(draft) = next else { return Said::Nothing };
         draft.claimed = Some(now);
         let id = draft.id;
@@ -178,7 +201,11 @@ impl Model {
             state if state == wanted => Said::Done,
             DraftState::Approved | DraftState::Unconfirmed if draft.claimed.is_some() => {
                 self.drafts[n].state = wanted;
-                self.row(if ok { "plugin.draft.sent" } else { "plugin.draft.failed" });
+                self.row(if ok {
+                    "plugin.draft.sent"
+                } else {
+                    "plugin.draft.failed"
+                });
                 if ok {
                     self.supersede(draft.message, n);
                 }
@@ -192,7 +219,8 @@ impl Model {
     fn supersede(&mut self, message: usize, sent: usize) {
         for n in 0..self.drafts.len() {
             let other = &mut self.drafts[n];
-            let open = matches!(other.state, DraftState::Pending | DraftState::Approved) && other.claimed.is_none();
+            let open =
+                matches!(other.state, DraftState::Pending | DraftState::Approved) && other.claimed.is_none();
             if n != sent && other.message == message && open {
                 other.state = DraftState::Superseded;
                 self.row("plugin.draft.superseded");
@@ -201,7 +229,7 @@ impl Model {
     }
 
     /// The draft that stands `back` places from the newest.
-    fn from_newest(&self, back: usize) -> Option<usize> {
+    fn nth_newest(&self, back: usize) -> Option<usize> {
         self.drafts.len().checked_sub(back + 1)
     }
 }
@@ -223,17 +251,35 @@ impl<'m> Stage<'m> {
         let chief = chief::set(app, owner, Kind::Command, "scripted").await.unwrap();
         let mut ids = Vec::new();
         for n in 0..MESSAGES {
-            let id = messages::accept(app, &mail, message(&format!("m{n}"))).await.unwrap().id;
+            let id = messages::accept(app, &mail, message(&format!("m{n}")))
+                .await
+                .unwrap()
+                .id;
             assert_eq!(deliver(app, owner, id).await, Delivery::Delivered);
             ids.push(id);
         }
-        let agent = AgentCaller { owner, token: TokenId::new(1), chief: Some(chief) };
-        Self { muster, owner, mail, agent, messages: ids }
+        let agent = AgentCaller {
+            owner,
+            token: TokenId::new(1),
+            chief: Some(chief),
+        };
+        Self {
+            muster,
+            owner,
+            mail,
+            agent,
+            messages: ids,
+        }
     }
 
     fn decider(&self) -> Decider {
         let signed_in_at = self.muster.clock.now();
-        Decider::Browser(BrowserCaller { owner: self.owner, name: "model".to_owned(), session: BrowserSessionId::new(1), signed_in_at })
+        Decider::Browser(BrowserCaller {
+            owner: self.owner,
+            name: "model".to_owned(),
+            session: BrowserSessionId::new(1),
+            signed_in_at,
+        })
     }
 
     /// Plays one act on both and answers what each says of it.
@@ -248,7 +294,8 @@ impl<'m> Stage<'m> {
             Act::Advance(_) => return None,
             Act::File(message) => {
                 let expected = model.may_file(*message);
-                let said = match drafts::file(app, &self.agent, self.messages[*message], "Noon works.").await {
+                let said = match drafts::file(app, &self.agent, self.messages[*message], "Noon works.").await
+                {
                     Ok(filed) => {
                         model.file(*message, filed.id);
                         Said::Done
@@ -259,23 +306,35 @@ impl<'m> Stage<'m> {
                 (said, expected)
             }
             Act::Approve(back) => {
-                let n = model.from_newest(*back)?;
-                (decided(drafts::approve(app, &self.decider(), model.drafts[n].id).await), model.approve(n))
+                let n = model.nth_newest(*back)?;
+                (
+                    decided(drafts::approve(app, &self.decider(), model.drafts[n].id).await),
+                    model.approve(n),
+                )
             }
             Act::Reject(back) => {
-                let n = model.from_newest(*back)?;
-                (decided(drafts::reject(app, &self.decider(), model.drafts[n].id).await), model.reject(n))
+                let n = model.nth_newest(*back)?;
+                (
+                    decided(drafts::reject(app, &self.decider(), model.drafts[n].id).await),
+                    model.reject(n),
+                )
             }
             Act::Withdraw(back) => {
-                let n = model.from_newest(*back)?;
-                (decided(drafts::withdraw(app, &self.decider(), model.drafts[n].id).await), model.withdraw(n))
+                let n = model.nth_newest(*back)?;
+                (
+                    decided(drafts::withdraw(app, &self.decider(), model.drafts[n].id).await),
+                    model.withdraw(n),
+                )
             }
             Act::Claim => {
                 let claimed = drafts::claim(app, &self.mail, Duration::ZERO).await.unwrap();
-                (claimed.map_or(Said::Nothing, |claimed| Said::Handed(claimed.id)), model.claim())
+                (
+                    claimed.map_or(Said::Nothing, |claimed| Said::Handed(claimed.id)),
+                    model.claim(),
+                )
             }
             Act::Report(back, ok) => {
-                let n = model.from_newest(*back)?;
+                let n = model.nth_newest(*back)?;
                 let said = match drafts::report(app, &self.mail, model.drafts[n].id, result(*ok)).await {
                     Ok(_) => Said::Done,
                     Err(ReportRefusal::Conflict(_)) => Said::Refused("conflict"),
@@ -309,8 +368,16 @@ async fn play_all(muster: &TestMuster, name: &str, acts: &[Act]) -> Result<(), T
         let expected: Vec<_> = model.drafts.iter().map(|draft| (draft.id, draft.state)).collect();
         prop_assert_eq!(&found, &expected, "after step {} {:?}", step, act);
         for message in 0..MESSAGES {
-            let on_their_way = model.drafts.iter().filter(|d| d.message == message && d.state == DraftState::Approved).count();
-            prop_assert!(on_their_way <= 1, "two replies to one message on their way after step {}", step);
+            let on_their_way = model
+                .drafts
+                .iter()
+                .filter(|d| d.message == message && d.state == DraftState::Approved)
+                .count();
+            prop_assert!(
+                on_their_way <= 1,
+                "two replies to one message on their way after step {}",
+                step
+            );
         }
     }
     let mut once = model.handed.clone();
@@ -323,7 +390,11 @@ async fn play_all(muster: &TestMuster, name: &str, acts: &[Act]) -> Result<(), T
             *rows.entry(row.event).or_default() += 1;
         }
     }
-    let expected: BTreeMap<String, usize> = model.rows.into_iter().map(|(event, count)| (event.to_owned(), count)).collect();
+    let expected: BTreeMap<String, usize> = model
+        .rows
+        .into_iter()
+        .map(|(event, count)| (event.to_owned(), count))
+        .collect();
     prop_assert_eq!(rows, expected, "the audit log");
     Ok(())
 }
@@ -338,7 +409,12 @@ fn whatever_the_order_of_acts_every_draft_stands_where_the_texts_say() {
         };
         let handle = tokio::runtime::Handle::current();
         let played = std::cell::Cell::new(0_u32);
-        let mut runner = TestRunner::new(Config { cases, failure_persistence: None, max_shrink_iters: 200, ..Config::default() });
+        let mut runner = TestRunner::new(Config {
+            cases,
+            failure_persistence: None,
+            max_shrink_iters: 200,
+            ..Config::default()
+        });
         let outcome = tokio::task::block_in_place(|| {
             runner.run(&acts(), |acts| {
                 played.set(played.get() + 1);

@@ -35,7 +35,11 @@ fn begin<T: Send + 'static>(round: u32, work: impl Future<Output = T> + Send + '
 async fn seed_pair(desk: &Desk, raw: &mut Raw, message: MessageId, state: &str) -> (DraftId, DraftId) {
     let (chief, now) = (desk.chief, desk.app().clock.now().micros());
     let (expires, lapsed) = (now + 86_400_000_000, now - 1);
-    let approved_at = if state == "approved" { now.to_string() } else { "NULL".to_owned() };
+    let approved_at = if state == "approved" {
+        now.to_string()
+    } else {
+        "NULL".to_owned()
+    };
     raw.run(&format!(
         "INSERT INTO drafts (owner_id, plugin_id, message_id, chief_id, body, state, created_at, expires_at, approved_at, claimed_at, lease_until) VALUES \
          ({owner}, {plugin}, {message}, {chief}, 'Noon works.', 'unconfirmed', {now}, {expires}, {now}, {now}, {lapsed}), \
@@ -45,14 +49,23 @@ async fn seed_pair(desk: &Desk, raw: &mut Raw, message: MessageId, state: &str) 
     ))
     .await;
     let newest = async |raw: &mut Raw, body: &str| {
-        DraftId::new(raw.number(&format!("SELECT max(id) FROM drafts WHERE message_id = {message} AND body = '{body}'")).await)
+        DraftId::new(
+            raw.number(&format!(
+                "SELECT max(id) FROM drafts WHERE message_id = {message} AND body = '{body}'"
+            ))
+            .await,
+        )
     };
     (newest(raw, "Noon works.").await, newest(raw, "One works.").await)
 }
 
 /// Head starts for the two sides of a race, in microseconds' hundreds: one of them is always zero.
 const fn starts(round: u32) -> (u32, u32) {
-    if round % 2 == 0 { (0, round / 2) } else { (round / 2, 0) }
+    if round.is_multiple_of(2) {
+        (0, round / 2)
+    } else {
+        (round / 2, 0)
+    }
 }
 
 // spec: DRF-050 DRF-049
@@ -68,7 +81,9 @@ fn a_withdrawal_and_a_claim_at_once_have_exactly_one_winner() {
             let (app, decider) = (desk.app().clone(), desk.decider());
             let withdrawal = begin(mine, async move { drafts::withdraw(&app, &decider, draft).await });
             let (app, mail) = (other.clone(), desk.mail.clone());
-            let claim = begin(theirs, async move { drafts::claim(&app, &mail, Duration::ZERO).await.unwrap() });
+            let claim = begin(theirs, async move {
+                drafts::claim(&app, &mail, Duration::ZERO).await.unwrap()
+            });
             match (withdrawal.await.unwrap(), claim.await.unwrap()) {
                 (Ok(()), None) => {
                     withdrawn += 1;
@@ -101,22 +116,33 @@ fn a_late_result_and_a_new_claim_at_once_never_hand_out_a_superseded_draft() {
             let (first, second) = seed_pair(&desk, &mut raw, id, "approved").await;
             let (mine, theirs) = starts(round);
             let (app, mail) = (desk.app().clone(), desk.mail.clone());
-            let report = begin(mine, async move { drafts::report(&app, &mail, first, result(true)).await.unwrap() });
+            let report = begin(mine, async move {
+                drafts::report(&app, &mail, first, result(true)).await.unwrap()
+            });
             let (app, mail) = (other.clone(), desk.mail.clone());
-            let claim = begin(theirs, async move { drafts::claim(&app, &mail, Duration::ZERO).await.unwrap() });
+            let claim = begin(theirs, async move {
+                drafts::claim(&app, &mail, Duration::ZERO).await.unwrap()
+            });
             assert_eq!(report.await.unwrap().state, DraftState::Sent);
             match claim.await.unwrap() {
                 Some(claimed) => {
                     collected += 1;
                     assert_eq!(claimed.id, second);
                     let card = desk.card(second).await;
-                    assert_eq!((card.state, card.superseded_by), (DraftState::Approved, None), "held, and left to its claim");
+                    assert_eq!(
+                        (card.state, card.superseded_by),
+                        (DraftState::Approved, None),
+                        "held, and left to its claim"
+                    );
                     assert_eq!(desk.report(second, false).await, DraftState::Failed);
                 }
                 None => {
                     superseded += 1;
                     assert_eq!(desk.state(second).await, DraftState::Superseded);
-                    assert!(matches!(desk.try_report(second, true).await, Err(ReportRefusal::Conflict(DraftState::Superseded))));
+                    assert!(matches!(
+                        desk.try_report(second, true).await,
+                        Err(ReportRefusal::Conflict(DraftState::Superseded))
+                    ));
                 }
             }
         }
@@ -136,7 +162,9 @@ fn a_late_result_and_an_approval_at_once_end_in_an_approved_or_a_superseded_draf
             let (first, second) = seed_pair(&desk, &mut raw, id, "pending").await;
             let (mine, theirs) = starts(round);
             let (app, mail) = (desk.app().clone(), desk.mail.clone());
-            let report = begin(mine, async move { drafts::report(&app, &mail, first, result(true)).await.unwrap() });
+            let report = begin(mine, async move {
+                drafts::report(&app, &mail, first, result(true)).await.unwrap()
+            });
             let (app, decider) = (other.clone(), desk.decider());
             let decision = begin(theirs, async move {
                 match round % 3 {
@@ -147,7 +175,9 @@ fn a_late_result_and_an_approval_at_once_end_in_an_approved_or_a_superseded_draf
             assert_eq!(report.await.unwrap().state, DraftState::Sent);
             match decision.await.unwrap() {
                 Ok(()) if round % 3 == 0 => assert_eq!(desk.state(second).await, DraftState::Rejected),
-                Ok(()) | Err(DecideRefusal::NotPending(DraftState::Superseded)) => assert_eq!(desk.state(second).await, DraftState::Superseded),
+                Ok(()) | Err(DecideRefusal::NotPending(DraftState::Superseded)) => {
+                    assert_eq!(desk.state(second).await, DraftState::Superseded)
+                }
                 Err(other) => panic!("{other:?}"),
             }
         }
@@ -165,13 +195,20 @@ fn a_late_result_and_a_withdrawal_at_once_end_in_a_rejected_or_a_superseded_draf
             let (first, second) = seed_pair(&desk, &mut raw, id, "approved").await;
             let (mine, theirs) = starts(round);
             let (app, mail) = (desk.app().clone(), desk.mail.clone());
-            let report = begin(mine, async move { drafts::report(&app, &mail, first, result(true)).await.unwrap() });
+            let report = begin(mine, async move {
+                drafts::report(&app, &mail, first, result(true)).await.unwrap()
+            });
             let (app, decider) = (other.clone(), desk.decider());
-            let withdrawal = begin(theirs, async move { drafts::withdraw(&app, &decider, second).await });
+            let withdrawal = begin(
+                theirs,
+                async move { drafts::withdraw(&app, &decider, second).await },
+            );
             assert_eq!(report.await.unwrap().state, DraftState::Sent);
             match withdrawal.await.unwrap() {
                 Ok(()) => assert_eq!(desk.state(second).await, DraftState::Rejected),
-                Err(DecideRefusal::NotApproved(DraftState::Superseded)) => assert_eq!(desk.state(second).await, DraftState::Superseded),
+                Err(DecideRefusal::NotApproved(DraftState::Superseded)) => {
+                    assert_eq!(desk.state(second).await, DraftState::Superseded)
+                }
                 Err(other) => panic!("{other:?}"),
             }
         }
@@ -205,7 +242,10 @@ fn of_two_approvals_for_one_message_at_once_one_succeeds() {
                 (Err(DecideRefusal::InFlight), Ok(())) => (two, one),
                 outcome => panic!("{outcome:?}"),
             };
-            assert_eq!((desk.state(winner).await, desk.state(loser).await), (DraftState::Approved, DraftState::Pending));
+            assert_eq!(
+                (desk.state(winner).await, desk.state(loser).await),
+                (DraftState::Approved, DraftState::Pending)
+            );
             desk.try_reject(loser).await.unwrap();
             desk.try_withdraw(winner).await.unwrap();
         }
@@ -222,7 +262,14 @@ fn of_ten_approvals_of_one_draft_at_once_one_is_written_down() {
         let draft = desk.file(id, "Noon works.").await;
         let tries: Vec<_> = (0..10)
             .map(|n| {
-                let (app, decider) = (if n % 2 == 0 { desk.app().clone() } else { other.clone() }, desk.decider());
+                let (app, decider) = (
+                    if n % 2 == 0 {
+                        desk.app().clone()
+                    } else {
+                        other.clone()
+                    },
+                    desk.decider(),
+                );
                 tokio::spawn(async move { drafts::approve(&app, &decider, draft).await })
             })
             .collect();
@@ -247,7 +294,14 @@ fn ten_drafts_for_one_message_at_once_leave_one_pending() {
         let id = desk.message("m").await;
         let filings: Vec<_> = (0..10)
             .map(|n| {
-                let (app, agent) = (if n % 2 == 0 { desk.app().clone() } else { other.clone() }, desk.agent());
+                let (app, agent) = (
+                    if n % 2 == 0 {
+                        desk.app().clone()
+                    } else {
+                        other.clone()
+                    },
+                    desk.agent(),
+                );
                 tokio::spawn(async move { drafts::file(&app, &agent, id, "Noon works.").await.unwrap() })
             })
             .collect();
@@ -258,8 +312,20 @@ fn ten_drafts_for_one_message_at_once_leave_one_pending() {
         assert_eq!(superseded, 9);
         let states = desk.states().await;
         assert_eq!(states.len(), 10);
-        assert_eq!(states.iter().filter(|(_, state)| *state == DraftState::Pending).count(), 1);
-        assert_eq!(states.iter().filter(|(_, state)| *state == DraftState::Superseded).count(), 9);
+        assert_eq!(
+            states
+                .iter()
+                .filter(|(_, state)| *state == DraftState::Pending)
+                .count(),
+            1
+        );
+        assert_eq!(
+            states
+                .iter()
+                .filter(|(_, state)| *state == DraftState::Superseded)
+                .count(),
+            9
+        );
         assert_eq!(desk.notices().await.len(), 1);
     });
 }
@@ -280,7 +346,15 @@ fn drafts_filed_at_once_cannot_pass_the_cap() {
             .iter()
             .enumerate()
             .map(|(n, id)| {
-                let (app, agent, id) = (if n % 2 == 0 { desk.app().clone() } else { other.clone() }, desk.agent(), *id);
+                let (app, agent, id) = (
+                    if n % 2 == 0 {
+                        desk.app().clone()
+                    } else {
+                        other.clone()
+                    },
+                    desk.agent(),
+                    *id,
+                );
                 tokio::spawn(async move { drafts::file(&app, &agent, id, "Noon works.").await })
             })
             .collect();
@@ -309,7 +383,9 @@ fn a_draft_and_an_approval_at_once_never_leave_a_second_reply_behind_one_on_its_
             let (app, decider) = (desk.app().clone(), desk.decider());
             let approval = begin(mine, async move { drafts::approve(&app, &decider, first).await });
             let (app, agent) = (other.clone(), desk.agent());
-            let filing = begin(theirs, async move { drafts::file(&app, &agent, id, "One works.").await });
+            let filing = begin(theirs, async move {
+                drafts::file(&app, &agent, id, "One works.").await
+            });
             match (approval.await.unwrap(), filing.await.unwrap()) {
                 (Ok(()), Err(FileRefusal::InFlight)) => desk.try_withdraw(first).await.unwrap(),
                 (Err(DecideRefusal::NotPending(DraftState::Superseded)), Ok(filed)) => {
@@ -331,7 +407,12 @@ fn one_result_sent_ten_times_at_once_is_recorded_once() {
         let reports: Vec<_> = (0..10)
             .map(|_| {
                 let (app, mail) = (desk.app().clone(), desk.mail.clone());
-                tokio::spawn(async move { drafts::report(&app, &mail, draft, result(true)).await.unwrap().state })
+                tokio::spawn(async move {
+                    drafts::report(&app, &mail, draft, result(true))
+                        .await
+                        .unwrap()
+                        .state
+                })
             })
             .collect();
         for report in reports {
@@ -351,9 +432,13 @@ fn of_two_opposite_results_at_once_one_stands_and_the_other_is_told_so() {
             let draft = desk.claimed(id, "Noon works.").await;
             let (mine, theirs) = starts(round);
             let (app, mail) = (desk.app().clone(), desk.mail.clone());
-            let sent = begin(mine, async move { drafts::report(&app, &mail, draft, result(true)).await });
+            let sent = begin(mine, async move {
+                drafts::report(&app, &mail, draft, result(true)).await
+            });
             let (app, mail) = (other.clone(), desk.mail.clone());
-            let failed = begin(theirs, async move { drafts::report(&app, &mail, draft, result(false)).await });
+            let failed = begin(theirs, async move {
+                drafts::report(&app, &mail, draft, result(false)).await
+            });
             let stands = match (sent.await.unwrap(), failed.await.unwrap()) {
                 (Ok(_), Err(ReportRefusal::Conflict(DraftState::Sent))) => DraftState::Sent,
                 (Err(ReportRefusal::Conflict(DraftState::Failed)), Ok(_)) => DraftState::Failed,

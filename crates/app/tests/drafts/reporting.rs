@@ -1,7 +1,7 @@
 //! Reporting: what a connector's result does to its draft and to the other drafts of the message, on time and late. Never decides.
 
 use muster_app::drafts::{self, Card, DraftState, Report, ReportRefusal};
-use muster_app::plugins::PluginCaller;
+use muster_app::plugins::{self, PluginCaller};
 use muster_core::ids::DraftId;
 use muster_core::text::{Detail, ExternalRef};
 use muster_testkit::{add_owner, add_plugin};
@@ -24,7 +24,10 @@ fn said(card: &Card) -> (DraftState, Option<&str>, Option<&str>) {
 #[test]
 fn a_result_is_recorded_as_sent_or_failed() {
     on_desks(|desk| async move {
-        for (ok, state, event) in [(true, DraftState::Sent, "plugin.draft.sent"), (false, DraftState::Failed, "plugin.draft.failed")] {
+        for (ok, state, event) in [
+            (true, DraftState::Sent, "plugin.draft.sent"),
+            (false, DraftState::Failed, "plugin.draft.failed"),
+        ] {
             let id = desk.message(state.as_str()).await;
             let draft = desk.claimed(id, "Noon works.").await;
             desk.advance(SECOND);
@@ -34,7 +37,10 @@ fn a_result_is_recorded_as_sent_or_failed() {
             assert_eq!((card.state, card.ended_at), (state, Some(desk.app().clock.now())));
             let rows = desk.events(event).await;
             assert_eq!(rows.len(), 1);
-            assert_eq!((rows[0].subject.clone(), rows[0].actor.as_str()), (format!("draft:{draft}"), "plugin:mail"));
+            assert_eq!(
+                (rows[0].subject.clone(), rows[0].actor.as_str()),
+                (format!("draft:{draft}"), "plugin:mail")
+            );
         }
     });
 }
@@ -46,11 +52,15 @@ fn the_same_result_again_changes_nothing_and_keeps_the_first_words() {
         for ok in [true, false] {
             let id = desk.message(if ok { "sent" } else { "failed" }).await;
             let draft = desk.claimed(id, "Noon works.").await;
-            drafts::report(desk.app(), &desk.mail, draft, words(ok, "first", "first words")).await.unwrap();
+            drafts::report(desk.app(), &desk.mail, draft, words(ok, "first", "first words"))
+                .await
+                .unwrap();
             let (card, rows) = (desk.card(draft).await, desk.events("").await.len());
             desk.advance(SECOND);
             for again in [words(ok, "second", "second words"), result(ok)] {
-                let reported = drafts::report(desk.app(), &desk.mail, draft, again).await.unwrap();
+                let reported = drafts::report(desk.app(), &desk.mail, draft, again)
+                    .await
+                    .unwrap();
                 assert_eq!(reported.state, card.state);
             }
             let after = desk.card(draft).await;
@@ -69,9 +79,25 @@ fn the_connectors_words_are_kept_whole_for_the_owner() {
         let draft = desk.claimed(id, "Noon works.").await;
         let detail = format!("<b>451</b>\u{1b}[31m {}", "d".repeat(4_000));
         let external_ref = "é".repeat(200);
-        drafts::report(desk.app(), &desk.mail, draft, words(false, &external_ref, &detail)).await.unwrap();
-        let archived = drafts::archived(desk.app(), desk.owner(), DraftId::new(i64::MAX), 10).await.unwrap();
-        assert_eq!(said(&archived.cards[0]), (DraftState::Failed, Some(external_ref.as_str()), Some(detail.as_str())));
+        drafts::report(
+            desk.app(),
+            &desk.mail,
+            draft,
+            words(false, &external_ref, &detail),
+        )
+        .await
+        .unwrap();
+        let archived = drafts::archived(desk.app(), desk.owner(), DraftId::new(i64::MAX), 10)
+            .await
+            .unwrap();
+        assert_eq!(
+            said(&archived.cards[0]),
+            (
+                DraftState::Failed,
+                Some(external_ref.as_str()),
+                Some(detail.as_str())
+            )
+        );
     });
 }
 
@@ -84,9 +110,15 @@ fn another_connectors_reply_another_owners_and_a_missing_one_are_refused_alike()
         let chat = desk.muster.plugin("chat").await;
         let bob = add_owner(desk.app(), "bob").await;
         let bobs = add_plugin(desk.app(), bob, "mail").await;
-        let tries: [(&PluginCaller, DraftId); 3] = [(&chat, draft), (&bobs, draft), (&desk.mail, DraftId::new(999_999))];
+        let tries: [(&PluginCaller, DraftId); 3] = [
+            (&chat, draft),
+            (&bobs, draft),
+            (&desk.mail, DraftId::new(999_999)),
+        ];
         for (plugin, id) in tries {
-            let refused = drafts::report(desk.app(), plugin, id, result(true)).await.unwrap_err();
+            let refused = drafts::report(desk.app(), plugin, id, result(true))
+                .await
+                .unwrap_err();
             assert!(matches!(refused, ReportRefusal::NotFound), "{refused:?}");
         }
         let card = desk.card(draft).await;
@@ -104,7 +136,9 @@ fn the_other_result_is_refused_and_names_the_one_that_stands() {
             let draft = desk.claimed(id, "Noon works.").await;
             desk.report(draft, ok).await;
             let rows = desk.events("").await.len();
-            assert!(matches!(desk.try_report(draft, !ok).await, Err(ReportRefusal::Conflict(stands)) if stands == state));
+            assert!(
+                matches!(desk.try_report(draft, !ok).await, Err(ReportRefusal::Conflict(stands)) if stands == state)
+            );
             assert_eq!(desk.state(draft).await, state);
             assert_eq!(desk.events("").await.len(), rows);
         }
@@ -120,7 +154,10 @@ fn a_reply_that_no_claim_took_has_no_result() {
             async move {
                 for ok in [true, false] {
                     let refused = desk.try_report(draft, ok).await.unwrap_err();
-                    assert!(matches!(refused, ReportRefusal::Conflict(found) if found == state), "{state:?}: {refused:?}");
+                    assert!(
+                        matches!(refused, ReportRefusal::Conflict(found) if found == state),
+                        "{state:?}: {refused:?}"
+                    );
                     assert!(refused.to_string().contains(state.as_str()));
                 }
                 assert_eq!(desk.state(draft).await, state);
@@ -151,14 +188,21 @@ fn a_late_result_is_still_taken_on_the_draft_it_was_claimed_as() {
             desk.advance(DAY * 10);
             assert_eq!(desk.report(draft, ok).await, state);
             assert_eq!(desk.state(draft).await, state);
-            assert!(matches!(desk.try_report(draft, !ok).await, Err(ReportRefusal::Conflict(_))));
+            assert!(matches!(
+                desk.try_report(draft, !ok).await,
+                Err(ReportRefusal::Conflict(_))
+            ));
         }
         // Late by a moment, before anything else has noticed the lapse.
         let id = desk.message("just-late").await;
         let draft = desk.claimed(id, "Noon works.").await;
         desk.advance(LEASE_AND_A_BIT);
         assert_eq!(desk.report(draft, true).await, DraftState::Sent);
-        assert_eq!(desk.events("plugin.draft.unconfirmed").await.len(), 3, "the lapse is written down all the same");
+        assert_eq!(
+            desk.events("plugin.draft.unconfirmed").await.len(),
+            3,
+            "the lapse is written down all the same"
+        );
     });
 }
 
@@ -178,12 +222,16 @@ async fn two_replies(desk: &Desk, external_id: &str, approve: bool) -> (DraftId,
 fn a_sent_reply_takes_the_place_of_every_other_that_no_claim_holds() {
     on_desks(|desk| async move {
         for approve in [false, true] {
-            let (first, second) = two_replies(&desk, if approve { "approved" } else { "pending" }, approve).await;
+            let (first, second) =
+                two_replies(&desk, if approve { "approved" } else { "pending" }, approve).await;
             let approved_at = desk.card(second).await.approved_at;
             assert_eq!(approved_at.is_some(), approve);
             assert_eq!(desk.report(first, true).await, DraftState::Sent);
             let card = desk.card(second).await;
-            assert_eq!((card.state, card.superseded_by, card.approved_at), (DraftState::Superseded, Some(first), approved_at));
+            assert_eq!(
+                (card.state, card.superseded_by, card.approved_at),
+                (DraftState::Superseded, Some(first), approved_at)
+            );
             assert_eq!(desk.claim().await, None);
             assert!(desk.notices().await.is_empty());
             let rows = desk.events("plugin.draft.superseded").await;
@@ -204,8 +252,14 @@ fn a_sent_reply_leaves_one_that_a_claim_holds_to_that_claims_own_result() {
             let held = desk.card(second).await;
             assert_eq!(desk.report(first, true).await, DraftState::Sent);
             let card = desk.card(second).await;
-            assert_eq!((card.state, card.lease_until), (DraftState::Approved, held.lease_until));
-            assert_eq!(desk.report(second, ok).await, if ok { DraftState::Sent } else { DraftState::Failed });
+            assert_eq!(
+                (card.state, card.lease_until),
+                (DraftState::Approved, held.lease_until)
+            );
+            assert_eq!(
+                desk.report(second, ok).await,
+                if ok { DraftState::Sent } else { DraftState::Failed }
+            );
         }
         // Unconfirmed is not taken back either: it may have gone.
         let (first, second) = two_replies(&desk, "both-lapsed", true).await;
@@ -233,7 +287,10 @@ fn a_timely_result_supersedes_like_a_late_one() {
         .await;
         let other = desk.states().await[1].0;
         assert_eq!(desk.report(timely, true).await, DraftState::Sent);
-        assert_eq!(desk.states().await, [(timely, DraftState::Sent), (other, DraftState::Superseded)]);
+        assert_eq!(
+            desk.states().await,
+            [(timely, DraftState::Sent), (other, DraftState::Superseded)]
+        );
         let (late, second) = two_replies(&desk, "late", false).await;
         assert_eq!(desk.report(late, true).await, DraftState::Sent);
         assert_eq!(desk.state(second).await, DraftState::Superseded);
@@ -262,5 +319,32 @@ fn a_sent_reply_leaves_the_drafts_of_other_messages_alone() {
         let other = desk.approved(two, "Noon works.").await;
         desk.report(sent, true).await;
         assert_eq!(desk.claim().await.map(|claimed| claimed.id), Some(other));
+    });
+}
+
+// spec: TOK-023
+#[test]
+fn a_refused_result_is_a_call_all_the_same_and_time_does_not_stand_still_for_it() {
+    on_desks(|desk| async move {
+        let (one, two) = (desk.message("one").await, desk.message("two").await);
+        let sent = desk.claimed(one, "Noon works.").await;
+        desk.report(sent, true).await;
+        desk.claimed(two, "Noon works.").await;
+        let seen = || async { plugins::list(desk.app(), desk.owner()).await.unwrap()[0].last_seen_at };
+        desk.advance(SECOND);
+        assert!(matches!(
+            desk.try_report(sent, false).await,
+            Err(ReportRefusal::Conflict(DraftState::Sent))
+        ));
+        assert_eq!(seen().await, Some(desk.app().clock.now()));
+        desk.advance(LEASE_AND_A_BIT);
+        let missing = desk.try_report(DraftId::new(999_999), false).await;
+        assert!(matches!(missing, Err(ReportRefusal::NotFound)));
+        assert_eq!(seen().await, Some(desk.app().clock.now()));
+        assert_eq!(
+            desk.events("plugin.draft.unconfirmed").await.len(),
+            1,
+            "the other draft's lease lapsed"
+        );
     });
 }

@@ -10,17 +10,28 @@ use muster_testkit::ScriptedChief;
 use super::kit::{DAY, Desk, LEASE_AND_A_BIT, deliver, on_desks};
 
 /// A message whose turn broke off after the chief had filed these replies, and the last of them.
-async fn drafted_and_broken_off(desk: &Desk, external_id: &str, replies: &'static [&'static str]) -> (MessageId, DraftId) {
+async fn drafted_and_broken_off(
+    desk: &Desk,
+    external_id: &str,
+    replies: &'static [&'static str],
+) -> (MessageId, DraftId) {
     let id = desk.muster.accept(&desk.mail, external_id).await.id;
-    desk.muster.chief.then(ScriptedChief::acting(move |app, caller, _| async move {
-        for reply in replies {
-            drafts::file(&app, &caller, id, reply).await.unwrap();
-        }
-        Outcome::BrokenOff { reason: "the script says so".into() }
-    }));
+    desk.muster
+        .chief
+        .then(ScriptedChief::acting(move |app, caller, _| async move {
+            for reply in replies {
+                drafts::file(&app, &caller, id, reply).await.unwrap();
+            }
+            Outcome::BrokenOff {
+                reason: "the script says so".into(),
+            }
+        }));
     assert_eq!(deliver(desk.app(), desk.owner(), id).await, Delivery::Unconfirmed);
     let open = drafts::open(desk.app(), desk.owner()).await.unwrap();
-    (id, open.into_iter().find(|card| card.message.id == id).unwrap().id)
+    (
+        id,
+        open.into_iter().find(|card| card.message.id == id).unwrap().id,
+    )
 }
 
 async fn retry(desk: &Desk, id: MessageId) -> Result<(), RetryRefusal> {

@@ -17,15 +17,24 @@ fn seven_days_after_it_was_written_a_draft_that_was_not_collected_expires() {
         assert_eq!(LIFETIME, DAY * 7);
         let pending = desk.file(one, "Noon works.").await;
         let approved = desk.file(two, "Noon works.").await;
-        assert_eq!(desk.card(pending).await.expires_at, desk.app().clock.now().plus(LIFETIME));
+        assert_eq!(
+            desk.card(pending).await.expires_at,
+            desk.app().clock.now().plus(LIFETIME)
+        );
         desk.advance(DAY * 6);
         // The seven days run from the writing, not from the approval.
         desk.approve(approved).await;
         desk.advance(DAY - SECOND);
-        assert_eq!(desk.states().await, [(pending, DraftState::Pending), (approved, DraftState::Approved)]);
+        assert_eq!(
+            desk.states().await,
+            [(pending, DraftState::Pending), (approved, DraftState::Approved)]
+        );
         desk.advance(SECOND);
         assert_eq!(desk.claim().await, None, "an expired approval is not handed out");
-        assert_eq!(desk.states().await, [(pending, DraftState::Expired), (approved, DraftState::Expired)]);
+        assert_eq!(
+            desk.states().await,
+            [(pending, DraftState::Expired), (approved, DraftState::Expired)]
+        );
         let rows = desk.events("plugin.draft.expired").await;
         assert_eq!(rows.len(), 2);
         assert!(rows.iter().all(|row| row.actor == "muster"));
@@ -38,17 +47,26 @@ fn seven_days_after_it_was_written_a_draft_that_was_not_collected_expires() {
 fn a_draft_within_its_lease_does_not_expire() {
     on_desks(|desk| async move {
         let (one, two) = (desk.message("one").await, desk.message("two").await);
-        let (lapses, reported) = (desk.file(one, "Noon works.").await, desk.file(two, "Noon works.").await);
+        let (lapses, reported) = (
+            desk.file(one, "Noon works.").await,
+            desk.file(two, "Noon works.").await,
+        );
         desk.advance(DAY * 7 - SECOND * 60);
         for draft in [lapses, reported] {
             desk.approve(draft).await;
             assert_eq!(desk.claim().await.unwrap().id, draft);
         }
         desk.advance(SECOND * 61);
-        assert_eq!(desk.states().await, [(lapses, DraftState::Approved), (reported, DraftState::Approved)]);
+        assert_eq!(
+            desk.states().await,
+            [(lapses, DraftState::Approved), (reported, DraftState::Approved)]
+        );
         assert_eq!(desk.report(reported, true).await, DraftState::Sent);
         desk.advance(SECOND * 60);
-        assert_eq!(desk.states().await, [(lapses, DraftState::Unconfirmed), (reported, DraftState::Sent)]);
+        assert_eq!(
+            desk.states().await,
+            [(lapses, DraftState::Unconfirmed), (reported, DraftState::Sent)]
+        );
         desk.advance(DAY * 30);
         assert_eq!(desk.state(lapses).await, DraftState::Unconfirmed);
         assert!(desk.events("plugin.draft.expired").await.is_empty());
@@ -67,7 +85,10 @@ fn a_lease_lapses_two_minutes_after_the_claim_and_not_before() {
         assert_eq!(desk.state(draft).await, DraftState::Unconfirmed);
         let rows = desk.events("plugin.draft.unconfirmed").await;
         assert_eq!(rows.len(), 1);
-        assert_eq!((rows[0].subject.clone(), rows[0].actor.as_str()), (format!("draft:{draft}"), "muster"));
+        assert_eq!(
+            (rows[0].subject.clone(), rows[0].actor.as_str()),
+            (format!("draft:{draft}"), "muster")
+        );
     });
 }
 
@@ -79,12 +100,27 @@ fn whoever_reads_first_reads_the_truth_without_any_claim() {
         let held = desk.claimed(one, "Noon works.").await;
         let waits = desk.file(two, "Noon works.").await;
         desk.advance(LEASE_AND_A_BIT);
-        let open: Vec<_> = drafts::open(desk.app(), desk.owner()).await.unwrap().into_iter().map(|card| card.id).collect();
+        let open: Vec<_> = drafts::open(desk.app(), desk.owner())
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|card| card.id)
+            .collect();
         assert_eq!(open, [waits]);
         desk.advance(DAY * 7);
-        let archived = drafts::archived(desk.app(), desk.owner(), muster_core::ids::DraftId::new(i64::MAX), 10).await.unwrap();
+        let archived = drafts::archived(
+            desk.app(),
+            desk.owner(),
+            muster_core::ids::DraftId::new(i64::MAX),
+            10,
+        )
+        .await
+        .unwrap();
         let ends: Vec<_> = archived.cards.iter().map(|card| (card.id, card.state)).collect();
-        assert_eq!(ends, [(waits, DraftState::Expired), (held, DraftState::Unconfirmed)]);
+        assert_eq!(
+            ends,
+            [(waits, DraftState::Expired), (held, DraftState::Unconfirmed)]
+        );
     });
 }
 
@@ -125,9 +161,16 @@ fn a_sweep_serves_every_owner_and_running_it_again_changes_nothing() {
         // Bob's draft waits behind a connector, a chief and a message of his own.
         let now = desk.app().clock.now().micros();
         raw.run(&format!("INSERT INTO plugins (owner_id, name, label, data_scope, token_hash, created_at) VALUES ({bob}, 'b', 'b', 'b', 'b', 0)")).await;
-        raw.run(&format!("INSERT INTO chiefs (owner_id, runtime, command, created_at) VALUES ({bob}, 'command', 'x', 0)")).await;
-        let plugin = raw.number(&format!("SELECT id FROM plugins WHERE owner_id = {bob}")).await;
-        let chief = raw.number(&format!("SELECT id FROM chiefs WHERE owner_id = {bob}")).await;
+        raw.run(&format!(
+            "INSERT INTO chiefs (owner_id, runtime, command, created_at) VALUES ({bob}, 'command', 'x', 0)"
+        ))
+        .await;
+        let plugin = raw
+            .number(&format!("SELECT id FROM plugins WHERE owner_id = {bob}"))
+            .await;
+        let chief = raw
+            .number(&format!("SELECT id FROM chiefs WHERE owner_id = {bob}"))
+            .await;
         raw.run(&format!(
             "INSERT INTO messages (owner_id, plugin_id, external_id, body, no_reply, sender_verified, human_conversation, state, chief_id, stored_at) \
              VALUES ({bob}, {plugin}, 'b', 'b', FALSE, FALSE, FALSE, 'delivered', {chief}, {now})"

@@ -8,7 +8,9 @@ use muster_testkit::{engines, on_both};
 use crate::scopes::{disordered, unbound, without_texts, words};
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Sql> {
-    muster_app::statements().into_iter().flat_map(|(_, statements)| statements.iter().copied())
+    muster_app::statements()
+        .into_iter()
+        .flat_map(|(_, statements)| statements.iter().copied())
 }
 
 fn texts(sql: &Sql) -> BTreeSet<&'static str> {
@@ -20,7 +22,11 @@ fn wrong(find: impl Fn(&Sql, &str) -> Vec<String>) -> Vec<String> {
     let mut lines = Vec::new();
     for sql in all() {
         for text in texts(sql) {
-            lines.extend(find(sql, text).into_iter().map(|what| format!("{}: {what}", sql.name)));
+            lines.extend(
+                find(sql, text)
+                    .into_iter()
+                    .map(|what| format!("{}: {what}", sql.name)),
+            );
         }
     }
     lines
@@ -34,8 +40,17 @@ fn every_statement_prepares_and_says_the_same_on_both_engines() {
         async move {
             let mut prepared = Vec::new();
             for sql in all() {
-                let found = muster.app.db.prepare(sql).await.unwrap_or_else(|fault| panic!("on {:?}: {}", muster.engine, fault.chain()));
-                assert_eq!(found.parameters, sql.parameters, "{} on {:?}: placeholders that are bound", sql.name, muster.engine);
+                let found = muster
+                    .app
+                    .db
+                    .prepare(sql)
+                    .await
+                    .unwrap_or_else(|fault| panic!("on {:?}: {}", muster.engine, fault.chain()));
+                assert_eq!(
+                    found.parameters, sql.parameters,
+                    "{} on {:?}: placeholders that are bound",
+                    sql.name, muster.engine
+                );
                 prepared.push((sql.name, found));
             }
             answers.lock().unwrap().push((muster.engine, prepared));
@@ -43,7 +58,9 @@ fn every_statement_prepares_and_says_the_same_on_both_engines() {
     });
     let answers = answers.into_inner().unwrap();
     assert_eq!(answers.len(), engines().len());
-    let [(Engine::Sqlite, sqlite), (Engine::Postgres, postgres)] = answers.as_slice() else { return };
+    let [(Engine::Sqlite, sqlite), (Engine::Postgres, postgres)] = answers.as_slice() else {
+        return;
+    };
     for ((name, sqlite), (_, postgres)) in sqlite.iter().zip(postgres) {
         assert_eq!(named(sqlite), named(postgres), "{name}: columns");
     }
@@ -52,7 +69,13 @@ fn every_statement_prepares_and_says_the_same_on_both_engines() {
 /// The columns' names. Each engine names a bare expression as it likes; that is fine for the one number a statement answers, and only there.
 fn named(prepared: &Prepared) -> Vec<String> {
     match prepared.columns.as_slice() {
-        [one] if one == "1" || one.contains('(') || matches!(one.as_str(), "count" | "?column?" | "max" | "min") => vec!["a number".to_owned()],
+        [one]
+            if one == "1"
+                || one.contains('(')
+                || matches!(one.as_str(), "count" | "?column?" | "max" | "min") =>
+        {
+            vec!["a number".to_owned()]
+        }
         columns => columns.to_vec(),
     }
 }
@@ -63,8 +86,16 @@ fn every_statement_has_a_name_of_its_own_that_begins_with_its_slice() {
     for (slice, statements) in muster_app::statements() {
         assert!(!statements.is_empty(), "{slice}");
         for sql in statements {
-            let act = sql.name.strip_prefix(slice).and_then(|rest| rest.strip_prefix('.')).unwrap_or_default();
-            assert!(!act.is_empty() && act.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{}: the name is {slice}.act", sql.name);
+            let act = sql
+                .name
+                .strip_prefix(slice)
+                .and_then(|rest| rest.strip_prefix('.'))
+                .unwrap_or_default();
+            assert!(
+                !act.is_empty() && act.chars().all(|c| c.is_ascii_lowercase() || c == '_'),
+                "{}: the name is {slice}.act",
+                sql.name
+            );
             assert!(names.insert(sql.name), "{} stands twice", sql.name);
         }
     }
@@ -72,7 +103,13 @@ fn every_statement_has_a_name_of_its_own_that_begins_with_its_slice() {
 
 #[test]
 fn a_statement_of_one_owner_binds_every_table_it_touches_to_that_owner() {
-    let owned = |sql: &Sql, text: &str| if sql.scope == Scope::Owner { unbound(text) } else { Vec::new() };
+    let owned = |sql: &Sql, text: &str| {
+        if sql.scope == Scope::Owner {
+            unbound(text)
+        } else {
+            Vec::new()
+        }
+    };
     assert_eq!(wrong(owned), Vec::<String>::new());
 }
 
@@ -80,14 +117,47 @@ fn a_statement_of_one_owner_binds_every_table_it_touches_to_that_owner() {
 fn statements_use_only_what_both_engines_mean_alike() {
     // Letters fold differently, the clock is a parameter, collations are the schema's, and Postgres takes writing CTEs alone.
     const WORDS: [&str; 15] = [
-        "LIKE", "ILIKE", "GLOB", "REGEXP", "SIMILAR", "COLLATE", "WITH", "NULLS", "CAST", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME",
-        "LOWER", "UPPER", "REPLACE",
+        "LIKE",
+        "ILIKE",
+        "GLOB",
+        "REGEXP",
+        "SIMILAR",
+        "COLLATE",
+        "WITH",
+        "NULLS",
+        "CAST",
+        "CURRENT_TIMESTAMP",
+        "CURRENT_DATE",
+        "CURRENT_TIME",
+        "LOWER",
+        "UPPER",
+        "REPLACE",
     ];
-    const CALLS: [&str; 9] = ["NOW", "DATETIME", "STRFTIME", "RANDOM", "IFNULL", "CLOCK_TIMESTAMP", "STRPOS", "INSTR", "CONCAT"];
+    const CALLS: [&str; 9] = [
+        "NOW",
+        "DATETIME",
+        "STRFTIME",
+        "RANDOM",
+        "IFNULL",
+        "CLOCK_TIMESTAMP",
+        "STRPOS",
+        "INSTR",
+        "CONCAT",
+    ];
     let find = |_: &Sql, text: &str| {
         let (plain, words) = (without_texts(text), words(text));
-        let mut found: Vec<String> = WORDS.iter().chain(&CALLS).filter(|word| words.iter().any(|w| w == *word)).map(|word| format!("uses {word}")).collect();
-        found.extend(["::", "->", "\"", "`", "[", "?", "--", "/*", ";"].iter().filter(|sign| plain.contains(**sign)).map(|sign| format!("uses {sign}")));
+        let mut found: Vec<String> = WORDS
+            .iter()
+            .chain(&CALLS)
+            .filter(|word| words.iter().any(|w| w == *word))
+            .map(|word| format!("uses {word}"))
+            .collect();
+        found.extend(
+            ["::", "->", "\"", "`", "[", "?", "--", "/*", ";"]
+                .iter()
+                .filter(|sign| plain.contains(**sign))
+                .map(|sign| format!("uses {sign}")),
+        );
         if plain.contains("SELECT *") || plain.contains("RETURNING *") {
             found.push("uses *, so a new column changes its answer".to_owned());
         }
@@ -124,7 +194,10 @@ fn pairs_of_texts_are_few_and_each_is_known() {
 
 #[test]
 fn statements_across_owners_are_few_and_each_is_known() {
-    let system: Vec<&str> = all().filter(|sql| sql.scope == Scope::System).map(|sql| sql.name).collect();
+    let system: Vec<&str> = all()
+        .filter(|sql| sql.scope == Scope::System)
+        .map(|sql| sql.name)
+        .collect();
     insta::assert_snapshot!(system.join("\n"), @r"
     accounts.insert_owner
     accounts.first_alone

@@ -20,11 +20,19 @@ async fn free(db: &Db, class: &'static str, id: i64) -> bool {
 fn one_holder_at_a_time_and_a_drop_gives_it_back() {
     on_both(|muster| async move {
         let (here, there) = (muster.app.db.clone(), second_db(&muster).await);
-        let mut held = here.locks().try_take("chief", 3).await.unwrap().expect("nobody holds it");
+        let mut held = here
+            .locks()
+            .try_take("chief", 3)
+            .await
+            .unwrap()
+            .expect("nobody holds it");
         assert!(held.still_held().await);
         for db in [&here, &there] {
             assert!(!free(db, "chief", 3).await, "it is held");
-            assert!(free(db, "chief", 4).await && free(db, "owner", 3).await, "another number and another class are other locks");
+            assert!(
+                free(db, "chief", 4).await && free(db, "owner", 3).await,
+                "another number and another class are other locks"
+            );
         }
         drop(held);
         within(SOON, "given back", async || free(&there, "chief", 3).await).await;
@@ -57,7 +65,10 @@ fn a_killed_holder_gives_it_back() {
     if is_child() {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let (url, folder) = place().split_once('|').map(|(url, folder)| (url.to_owned(), folder.to_owned())).unwrap();
+            let (url, folder) = place()
+                .split_once('|')
+                .map(|(url, folder)| (url.to_owned(), folder.to_owned()))
+                .unwrap();
             let db = Db::open(&Options::new(url, folder)).await.unwrap();
             let held = db.locks().try_take("chief", 5).await.unwrap();
             println!("\nholds: {}", held.is_some());
@@ -70,7 +81,13 @@ fn a_killed_holder_gives_it_back() {
         let place = format!("{}|{}", muster.url, muster.dir.path().join("locks").display());
         let mut holder = child(KILLED, &place).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(holder.stdout.take().unwrap()).lines();
-        let told = tokio::task::spawn_blocking(move || lines.map_while(Result::ok).find(|line| line.starts_with("holds: "))).await.unwrap();
+        let told = tokio::task::spawn_blocking(move || {
+            lines
+                .map_while(Result::ok)
+                .find(|line| line.starts_with("holds: "))
+        })
+        .await
+        .unwrap();
         let db = &muster.app.db;
         let excluded = !free(db, "chief", 5).await;
         // SIGKILL: nothing of the holder runs any more.

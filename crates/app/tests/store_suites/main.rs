@@ -9,6 +9,7 @@ mod locks;
 mod opening;
 mod parity;
 mod recipes;
+mod schema;
 mod scopes;
 mod support;
 mod walls;

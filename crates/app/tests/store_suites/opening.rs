@@ -19,13 +19,28 @@ async fn refused(url: &str) -> OpenError {
 
 #[tokio::test]
 async fn an_address_of_another_kind_is_refused_with_the_two_that_there_are() {
-    let odd = ["", "muster.db", "/srv/muster.db", "mysql://root@localhost/muster", "sqlite:muster.db", "file:muster.db", "http://localhost", "SQLITE:///x", "postgres://[broken"];
+    let odd = [
+        "",
+        "muster.db",
+        "/srv/muster.db",
+        "mysql://root@localhost/muster",
+        "sqlite:muster.db",
+        "file:muster.db",
+        "http://localhost",
+        "SQLITE:///x",
+        "postgres://[broken",
+    ];
     // These SQLite would keep in memory, and lose with the process.
     let gone_with_the_process = ["sqlite://", "sqlite://:memory:", "sqlite://file:x?mode=memory"];
     for url in odd.into_iter().chain(gone_with_the_process) {
         let error = refused(url).await;
         assert!(matches!(error, OpenError::Address), "{url}: {error}");
-        assert!(error.to_string().contains("sqlite://PATH or postgres://USER@HOST/NAME"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("sqlite://PATH or postgres://USER@HOST/NAME"),
+            "{error}"
+        );
     }
 }
 
@@ -37,18 +52,39 @@ async fn a_file_that_is_no_database_or_another_programs_is_refused_and_left_as_i
         std::fs::write(&path, content).unwrap();
         let error = refused(&format!("sqlite://{}", path.display())).await;
         assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
-        assert!(error.to_string().contains("notes.txt is not a SQLite database; it was left as it is"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("notes.txt is not a SQLite database; it was left as it is"),
+            "{error}"
+        );
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
     let path = dir.path().join("theirs.db");
-    let mut conn = <sqlx::SqliteConnection as sqlx::Connection>::connect(&format!("sqlite://{}?mode=rwc", path.display())).await.unwrap();
-    conn.execute("CREATE TABLE bookmarks (url TEXT); INSERT INTO bookmarks VALUES ('x')").await.unwrap();
+    let mut conn = <sqlx::SqliteConnection as sqlx::Connection>::connect(&format!(
+        "sqlite://{}?mode=rwc",
+        path.display()
+    ))
+    .await
+    .unwrap();
+    conn.execute("CREATE TABLE bookmarks (url TEXT); INSERT INTO bookmarks VALUES ('x')")
+        .await
+        .unwrap();
     conn.close().await.unwrap();
     let before = std::fs::read(&path).unwrap();
     let error = refused(&format!("sqlite://{}", path.display())).await;
-    assert!(error.to_string().contains("theirs.db is a SQLite database of another program; it was left as it is"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("theirs.db is a SQLite database of another program; it was left as it is"),
+        "{error}"
+    );
     assert!(std::fs::read(&path).unwrap() == before, "a byte differs");
-    assert_eq!(files(dir.path()), ["notes.txt", "theirs.db"], "nothing was put beside it");
+    assert_eq!(
+        files(dir.path()),
+        ["notes.txt", "theirs.db"],
+        "nothing was put beside it"
+    );
     // A file that claims to be one and is broken behind its first words.
     let path = dir.path().join("broken.db");
     std::fs::write(&path, [b"SQLite format 3\0".as_slice(), &[0xff; 4080]].concat()).unwrap();
@@ -57,7 +93,10 @@ async fn a_file_that_is_no_database_or_another_programs_is_refused_and_left_as_i
 }
 
 fn files(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -68,7 +107,11 @@ fn a_database_of_a_newer_version_is_refused_by_name_and_left_as_it_is() {
         add(&muster.app.db, "kept").await.unwrap();
         muster.app.db.close().await;
         let mut raw = Raw::of(&muster).await;
-        let flag = if muster.engine == Engine::Sqlite { "1" } else { "TRUE" };
+        let flag = if muster.engine == Engine::Sqlite {
+            "1"
+        } else {
+            "TRUE"
+        };
         raw.run(&format!(
             "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) SELECT 4711, 'later', {flag}, checksum, 1 FROM _sqlx_migrations WHERE version = 1"
         ))
@@ -92,9 +135,22 @@ fn a_database_of_a_newer_version_is_refused_by_name_and_left_as_it_is() {
 /// Everything of a database, schema and rows.
 async fn look(raw: &mut Raw) -> Vec<String> {
     let mut all = Vec::new();
-    for table in raw.tables().await.into_iter().chain(["_sqlx_migrations".to_owned()]) {
-        let columns = if table == "_sqlx_migrations" { "version, description" } else { "*" };
-        all.push(format!("{table}: {:?}", raw.rows(&format!("SELECT {columns} FROM {table} ORDER BY 1")).await));
+    for table in raw
+        .tables()
+        .await
+        .into_iter()
+        .chain(["_sqlx_migrations".to_owned()])
+    {
+        let columns = if table == "_sqlx_migrations" {
+            "version, description"
+        } else {
+            "*"
+        };
+        all.push(format!(
+            "{table}: {:?}",
+            raw.rows(&format!("SELECT {columns} FROM {table} ORDER BY 1"))
+                .await
+        ));
     }
     all
 }
@@ -104,12 +160,25 @@ fn a_database_of_another_build_is_refused_and_left_as_it_is() {
     on_both(|muster| async move {
         muster.app.db.close().await;
         let mut raw = Raw::of(&muster).await;
-        let sum = if muster.engine == Engine::Sqlite { "x'00'" } else { "'\\x00'" };
-        raw.run(&format!("UPDATE _sqlx_migrations SET checksum = {sum} WHERE version = 1")).await.unwrap();
+        let sum = if muster.engine == Engine::Sqlite {
+            "x'00'"
+        } else {
+            "'\\x00'"
+        };
+        raw.run(&format!(
+            "UPDATE _sqlx_migrations SET checksum = {sum} WHERE version = 1"
+        ))
+        .await
+        .unwrap();
         let before = look(&mut raw).await;
         let error = refused(&muster.url).await;
         assert!(matches!(error, OpenError::Altered { version: 1 }), "{error}");
-        assert!(error.to_string().contains("schema version 1 of this database is not the one this muster has; it was left as it is"), "{error}");
+        assert!(
+            error.to_string().contains(
+                "schema version 1 of this database is not the one this muster has; it was left as it is"
+            ),
+            "{error}"
+        );
         assert_eq!(look(&mut raw).await, before);
     });
 }
@@ -166,10 +235,21 @@ fn a_role_that_row_level_security_does_not_bind_is_refused_with_the_statements_t
 #[tokio::test]
 async fn a_postgres_that_is_not_there_is_named_as_the_reason() {
     let dir = tempfile::tempdir().unwrap();
-    let error = refused(&format!("postgres://muster_app@localhost/muster?host={}", dir.path().display())).await;
-    let OpenError::Fault(fault) = &error else { panic!("{error}") };
+    let error = refused(&format!(
+        "postgres://muster_app@localhost/muster?host={}",
+        dir.path().display()
+    ))
+    .await;
+    let OpenError::Fault(fault) = &error else {
+        panic!("{error}")
+    };
     assert_eq!(*fault.kind(), FaultKind::Unavailable);
-    assert!(error.to_string().contains("Postgres did not let muster in; check that it runs, and the address, role and password"), "{error}");
+    assert!(
+        error.to_string().contains(
+            "Postgres did not let muster in; check that it runs, and the address, role and password"
+        ),
+        "{error}"
+    );
 }
 
 const AT_ONCE: &str = "opening::first_starts_at_once_all_succeed";
@@ -179,13 +259,20 @@ fn first_starts_at_once_all_succeed() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     if is_child() {
         // Waits for the others, so that all begin together.
-        let (url, folder) = place().split_once('|').map(|(url, folder)| (url.to_owned(), folder.to_owned())).unwrap();
+        let (url, folder) = place()
+            .split_once('|')
+            .map(|(url, folder)| (url.to_owned(), folder.to_owned()))
+            .unwrap();
         while !Path::new(&folder).join("go").exists() {
             std::thread::yield_now();
         }
         runtime.block_on(async {
-            let db = Db::open(&Options::new(url, Path::new(&folder).join("locks"))).await.unwrap();
-            add(&db, &format!("process-{}", std::process::id())).await.unwrap();
+            let db = Db::open(&Options::new(url, Path::new(&folder).join("locks")))
+                .await
+                .unwrap();
+            add(&db, &format!("process-{}", std::process::id()))
+                .await
+                .unwrap();
             db.close().await;
         });
         return;
@@ -193,7 +280,10 @@ fn first_starts_at_once_all_succeed() {
     for engine in engines() {
         let dir = tempfile::tempdir().unwrap();
         let (url, database) = match engine {
-            Engine::Sqlite => (format!("sqlite://{}", dir.path().join("new/muster.db").display()), None),
+            Engine::Sqlite => (
+                format!("sqlite://{}", dir.path().join("new/muster.db").display()),
+                None,
+            ),
             Engine::Postgres => {
                 let database = runtime.block_on(empty());
                 (database.url.clone(), Some(database))
@@ -201,7 +291,10 @@ fn first_starts_at_once_all_succeed() {
         };
         let place = format!("{url}|{}", dir.path().display());
         let children: Vec<_> = (0..3).map(|_| child(AT_ONCE, &place)).collect();
-        let ends: Vec<_> = children.into_iter().map(|command| std::thread::spawn(move || ends_well(command))).collect();
+        let ends: Vec<_> = children
+            .into_iter()
+            .map(|command| std::thread::spawn(move || ends_well(command)))
+            .collect();
         std::fs::write(dir.path().join("go"), "").unwrap();
         // Two in this process beside the three of their own.
         runtime.block_on(async {
@@ -210,8 +303,15 @@ fn first_starts_at_once_all_succeed() {
             let (one, other) = (one.unwrap(), other.unwrap());
             add(&one, "process-one").await.unwrap();
             add(&other, "process-other").await.unwrap();
-            let stored = tokio::task::spawn_blocking(move || ends.into_iter().map(|end| end.join().unwrap()).count()).await.unwrap() + 2;
-            assert_eq!(count(&one, "process-").await.unwrap(), i64::try_from(stored).unwrap());
+            let stored =
+                tokio::task::spawn_blocking(move || ends.into_iter().map(|end| end.join().unwrap()).count())
+                    .await
+                    .unwrap()
+                    + 2;
+            assert_eq!(
+                count(&one, "process-").await.unwrap(),
+                i64::try_from(stored).unwrap()
+            );
             one.close().await;
             other.close().await;
             if let Some(database) = database {
@@ -238,6 +338,10 @@ fn a_second_opening_finds_what_the_first_one_stored() {
         let other = second_db(&muster).await;
         assert_eq!(count(&other, "kept").await.unwrap(), 1);
         other.close().await;
-        assert_eq!(count(&muster.app.db, "kept").await.unwrap(), 1, "closing one leaves the other open");
+        assert_eq!(
+            count(&muster.app.db, "kept").await.unwrap(),
+            1,
+            "closing one leaves the other open"
+        );
     });
 }

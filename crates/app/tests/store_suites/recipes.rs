@@ -61,16 +61,32 @@ pub(crate) async fn seed(muster: &TestMuster, name: &str, base: i64) -> Seeded {
     };
     for text in seeds(&seeded, base) {
         // Postgres gives ids out itself unless it is told otherwise.
-        let text = if matches!(raw, Raw::Postgres(_)) { text.replacen(" VALUES ", " OVERRIDING SYSTEM VALUE VALUES ", 1) } else { text };
-        let changed = raw.run(&text).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+        let text = if matches!(raw, Raw::Postgres(_)) {
+            text.replacen(" VALUES ", " OVERRIDING SYSTEM VALUE VALUES ", 1)
+        } else {
+            text
+        };
+        let changed = raw
+            .run(&text)
+            .await
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(changed, 1, "{text}");
     }
     if matches!(raw, Raw::Sqlite(_)) {
         // SQLite gives out ids above the highest: those that follow must not look like this owner's.
-        raw.run(&format!("UPDATE sqlite_sequence SET seq = {} WHERE seq < {}", base + 500, base + 500)).await.unwrap();
+        raw.run(&format!(
+            "UPDATE sqlite_sequence SET seq = {} WHERE seq < {}",
+            base + 500,
+            base + 500
+        ))
+        .await
+        .unwrap();
     }
     for (table, rows) in raw.rows_of(seeded.owner).await {
-        assert!(!rows.is_empty(), "the seed has no row of {table}: add one, so that the suites can watch it");
+        assert!(
+            !rows.is_empty(),
+            "the seed has no row of {table}: add one, so that the suites can watch it"
+        );
     }
     seeded
 }
@@ -100,31 +116,77 @@ fn seeds(s: &Seeded, base: i64) -> Vec<String> {
         )
     };
     vec![
-        format!("INSERT INTO owners (id, name, password_hash, created_at) VALUES ({o}, '{n}', '{n}-password', {t})"),
-        format!("INSERT INTO browser_sessions (id, owner_id, token_hash, created_at, signed_in_at, last_seen_at) VALUES ({}, {o}, '{n}-session', {t}, {t}, {t})", s.session),
-        format!("INSERT INTO passkeys (id, owner_id, credential_id, label, credential, created_at) VALUES ({}, {o}, '{n}-credential', '{n}-key', '{n}-public', {t})", s.passkey),
-        format!("INSERT INTO ceremonies (id, owner_id, token_hash, kind, state, expires_at) VALUES ({}, {o}, '{n}-ceremony', 'register', '{n}-state', {t})", base + 5),
-        format!("INSERT INTO chiefs (id, owner_id, runtime, command, created_at) VALUES ({chief}, {o}, 'command', '{n}-command', {t})"),
-        format!("INSERT INTO plugins (id, owner_id, name, label, data_scope, token_hash, created_at) VALUES ({}, {o}, '{n}-plugin', '{n}-label', '{n}-scope', '{n}-plugin-token', {t})", s.plugin),
+        format!(
+            "INSERT INTO owners (id, name, password_hash, created_at) VALUES ({o}, '{n}', '{n}-password', {t})"
+        ),
+        format!(
+            "INSERT INTO browser_sessions (id, owner_id, token_hash, created_at, signed_in_at, last_seen_at) VALUES ({}, {o}, '{n}-session', {t}, {t}, {t})",
+            s.session
+        ),
+        format!(
+            "INSERT INTO passkeys (id, owner_id, credential_id, label, credential, created_at) VALUES ({}, {o}, '{n}-credential', '{n}-key', '{n}-public', {t})",
+            s.passkey
+        ),
+        format!(
+            "INSERT INTO ceremonies (id, owner_id, token_hash, kind, state, expires_at) VALUES ({}, {o}, '{n}-ceremony', 'register', '{n}-state', {t})",
+            base + 5
+        ),
+        format!(
+            "INSERT INTO chiefs (id, owner_id, runtime, command, created_at) VALUES ({chief}, {o}, 'command', '{n}-command', {t})"
+        ),
+        format!(
+            "INSERT INTO plugins (id, owner_id, name, label, data_scope, token_hash, created_at) VALUES ({}, {o}, '{n}-plugin', '{n}-label', '{n}-scope', '{n}-plugin-token', {t})",
+            s.plugin
+        ),
         message(s.queued, "queued", "NULL"),
         message(s.delivering, "delivering", &chief),
         message(s.unconfirmed, "unconfirmed", &chief),
         message(s.delivered, "delivered", &chief),
         turn(s.turn),
         turn(s.spare_turn),
-        format!("INSERT INTO tokens (id, owner_id, kind, token_hash, label, host, created_at) VALUES ({}, {o}, 'personal', '{n}-token', '{n}-token-label', '{n}-host', {t})", s.token),
+        format!(
+            "INSERT INTO tokens (id, owner_id, kind, token_hash, label, host, created_at) VALUES ({}, {o}, 'personal', '{n}-token', '{n}-token-label', '{n}-host', {t})",
+            s.token
+        ),
         format!(
             "INSERT INTO tokens (id, owner_id, kind, token_hash, label, chief_id, turn_id, created_at) VALUES ({}, {o}, 'agent', '{n}-turn-token', '{n}-agent', {chief}, {}, {t})",
             base + 7,
             s.turn
         ),
-        draft(s.ended, s.delivered, "unconfirmed", &format!("{t}, {t}, {t}, NULL")),
-        draft(base + 34, s.delivered, "superseded", &format!("NULL, NULL, NULL, {}", s.ended)),
+        draft(
+            s.ended,
+            s.delivered,
+            "unconfirmed",
+            &format!("{t}, {t}, {t}, NULL"),
+        ),
+        draft(
+            base + 34,
+            s.delivered,
+            "superseded",
+            &format!("NULL, NULL, NULL, {}", s.ended),
+        ),
         draft(s.pending, s.delivered, "pending", "NULL, NULL, NULL, NULL"),
-        draft(s.approved, s.unconfirmed, "approved", &format!("{t}, NULL, NULL, NULL")),
-        draft(s.claimed, s.delivering, "approved", &format!("{t}, {t}, {t}, NULL")),
-        format!("INSERT INTO notices (id, owner_id, title, body, link, draft_id, created_at) VALUES ({}, {o}, '{n}-title', '{n}-notice', '{n}-link', {}, {t})", base + 40, s.pending),
-        format!("INSERT INTO audit (id, owner_id, at, actor, event, subject, data) VALUES ({}, {o}, {t}, '{n}-actor', '{n}-event', '{n}-subject', '{n}-data')", base + 50),
+        draft(
+            s.approved,
+            s.unconfirmed,
+            "approved",
+            &format!("{t}, NULL, NULL, NULL"),
+        ),
+        draft(
+            s.claimed,
+            s.delivering,
+            "approved",
+            &format!("{t}, {t}, {t}, NULL"),
+        ),
+        format!(
+            "INSERT INTO notices (id, owner_id, title, body, link, draft_id, created_at) VALUES ({}, {o}, '{n}-title', '{n}-notice', '{n}-link', {}, {t})",
+            base + 40,
+            s.pending
+        ),
+        format!(
+            "INSERT INTO audit (id, owner_id, at, actor, event, subject, data) VALUES ({}, {o}, {t}, '{n}-actor', '{n}-event', '{n}-subject', '{n}-data')",
+            base + 50
+        ),
     ]
 }
 
@@ -207,7 +269,16 @@ fn plugins(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
     use Expect::{Nothing, Own};
     Some(match act {
         // The name is free for everybody, whoever else has it.
-        "insert" => (Own, args![format!("{}-plugin", s.name), "a label", "a scope", "a-plugin-token", THEN]),
+        "insert" => (
+            Own,
+            args![
+                format!("{}-plugin", s.name),
+                "a label",
+                "a scope",
+                "a-plugin-token",
+                THEN
+            ],
+        ),
         "touch" | "revoke" => (Nothing, args![s.plugin, LATE]),
         "list" => (Nothing, args![]),
         _ => return None,
@@ -220,7 +291,20 @@ fn messages(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "insert" => {
             let caps = (0_i64, 60_i64, 200_i64);
             let args = args![
-                s.plugin, "new-ext", NO_TEXT, NO_TEXT, "a body", None::<i64>, false, true, NO_TEXT, false, THEN, caps.0, caps.1, caps.2,
+                s.plugin,
+                "new-ext",
+                NO_TEXT,
+                NO_TEXT,
+                "a body",
+                None::<i64>,
+                false,
+                true,
+                NO_TEXT,
+                false,
+                THEN,
+                caps.0,
+                caps.1,
+                caps.2,
             ];
             (Refused, args)
         }
@@ -245,7 +329,10 @@ fn chief(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "live" | "conversations" => (Nothing, args![]),
         "remove" => (Nothing, args![LATE]),
         "insert" => (Own, args!["command", "a command", THEN]),
-        "insert_turn" => (Refused, args![s.plugin, s.delivering, s.chief, 1_i64, "a turn", THEN]),
+        "insert_turn" => (
+            Refused,
+            args![s.plugin, s.delivering, s.chief, 1_i64, "a turn", THEN],
+        ),
         "end_turn" => (Nothing, args![s.turn, "delivered", "taken over", NO_TEXT, LATE]),
         "forget_turn" => (Nothing, args![s.spare_turn]),
         "forget_turn_token" => (Nothing, args![s.turn]),
@@ -265,7 +352,10 @@ fn drafts(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "in_flight" => (Zero, args![s.unconfirmed]),
         "pending_elsewhere" => (Zero, args![s.chief, 0_i64]),
         "supersede_pending" => (Nothing, args![s.delivered, LATE]),
-        "insert" => (Refused, args![s.plugin, s.delivering, s.chief, "a reply", THEN, LATE]),
+        "insert" => (
+            Refused,
+            args![s.plugin, s.delivering, s.chief, "a reply", THEN, LATE],
+        ),
         "superseded_by" => (Nothing, args![s.ended + 1, s.pending]),
         "facts" | "card" => (Nothing, args![s.pending]),
         "approve" | "reject" => (Nothing, args![s.pending, LATE, "page"]),

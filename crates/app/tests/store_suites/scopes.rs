@@ -51,7 +51,10 @@ pub(crate) fn unbound(text: &str) -> Vec<String> {
                 How::Read => scope.is_bound(table, readers == 1),
             };
             if !bound {
-                wrong.push(format!("{} {} is not bound to the owner's $1", table.name, table.alias));
+                wrong.push(format!(
+                    "{} {} is not bound to the owner's $1",
+                    table.name, table.alias
+                ));
             }
         }
         if !tables.is_empty() && scope.loosens() {
@@ -66,7 +69,9 @@ pub(crate) fn disordered(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for scope in scopes(text) {
         match (scope.order(), scope.find("LIMIT")) {
-            (Some(last), _) if last != "id" && !last.ends_with(".id") => wrong.push(format!("ORDER BY ends in {last}, not in an id")),
+            (Some(last), _) if last != "id" && !last.ends_with(".id") => {
+                wrong.push(format!("ORDER BY ends in {last}, not in an id"))
+            }
             (None, Some(_)) => wrong.push("a LIMIT without an ORDER BY cuts at random".to_owned()),
             _ => {}
         }
@@ -127,7 +132,9 @@ fn scopes(text: &str) -> Vec<Scope> {
             }
             Token::Sign(')') if *depth == 0 => done.push(open.pop().unwrap().0),
             // Two SELECTs side by side are two scopes.
-            Token::Word(_) if is_word(Some(token), "UNION") && *depth == 0 => done.push(std::mem::take(scope)),
+            Token::Word(_) if is_word(Some(token), "UNION") && *depth == 0 => {
+                done.push(std::mem::take(scope))
+            }
             token => {
                 match token {
                     Token::Sign('(') => *depth += 1,
@@ -142,8 +149,21 @@ fn scopes(text: &str) -> Vec<Scope> {
     done
 }
 
-const AFTER_A_TABLE: [&str; 13] =
-    ["WHERE", "JOIN", "LEFT", "INNER", "CROSS", "ON", "SET", "ORDER", "GROUP", "LIMIT", "FOR", "RETURNING", "VALUES"];
+const AFTER_A_TABLE: [&str; 13] = [
+    "WHERE",
+    "JOIN",
+    "LEFT",
+    "INNER",
+    "CROSS",
+    "ON",
+    "SET",
+    "ORDER",
+    "GROUP",
+    "LIMIT",
+    "FOR",
+    "RETURNING",
+    "VALUES",
+];
 
 impl Scope {
     fn find(&self, word: &str) -> Option<usize> {
@@ -156,7 +176,13 @@ impl Scope {
             let before = at.checked_sub(1).and_then(|at| self.tokens.get(at));
             let how = match token {
                 // FOR UPDATE and DO UPDATE name no table.
-                token if is_word(Some(token), "UPDATE") && !is_word(before, "FOR") && !is_word(before, "DO") => How::Read,
+                token
+                    if is_word(Some(token), "UPDATE")
+                        && !is_word(before, "FOR")
+                        && !is_word(before, "DO") =>
+                {
+                    How::Read
+                }
                 // IS DISTINCT FROM compares.
                 token if is_word(Some(token), "FROM") && !is_word(before, "DISTINCT") => How::Read,
                 token if is_word(Some(token), "JOIN") => How::Read,
@@ -171,7 +197,9 @@ impl Scope {
                 next += 1;
             }
             let alias = match self.tokens.get(next) {
-                Some(Token::Word(word)) if !AFTER_A_TABLE.iter().any(|after| word.eq_ignore_ascii_case(after)) => {
+                Some(Token::Word(word))
+                    if !AFTER_A_TABLE.iter().any(|after| word.eq_ignore_ascii_case(after)) =>
+                {
                     next += 1;
                     word.clone()
                 }
@@ -180,7 +208,11 @@ impl Scope {
             if how == How::Read && self.tokens.get(next) == Some(&Token::Sign(',')) {
                 return Err("tables side by side: write a JOIN, which names what binds each".to_owned());
             }
-            found.push(Table { name: name.clone(), alias, how });
+            found.push(Table {
+                name: name.clone(),
+                alias,
+                how,
+            });
         }
         Ok(found)
     }
@@ -208,11 +240,18 @@ impl Scope {
 
     /// `(owner_id, …)` and then `VALUES ($1, …)`, `SELECT $1, …` or `SELECT id, … FROM owners`, whose own predicate is asked for as well.
     fn inserts_the_owner(&self, tables: &[Table]) -> bool {
-        let Some(into) = self.find("INTO") else { return false };
-        let first_column = self.tokens.get(into + 2) == Some(&Token::Sign('(')) && is_word(self.tokens.get(into + 3), "owner_id");
-        let values = self.find("VALUES").is_some_and(|at| is_word(self.tokens.get(at + 2), "$1"));
+        let Some(into) = self.find("INTO") else {
+            return false;
+        };
+        let first_column = self.tokens.get(into + 2) == Some(&Token::Sign('('))
+            && is_word(self.tokens.get(into + 3), "owner_id");
+        let values = self
+            .find("VALUES")
+            .is_some_and(|at| is_word(self.tokens.get(at + 2), "$1"));
         let select = self.find("SELECT").is_some_and(|at| {
-            let owners = tables.iter().any(|table| table.how == How::Read && table.name == "owners");
+            let owners = tables
+                .iter()
+                .any(|table| table.how == How::Read && table.name == "owners");
             is_word(self.tokens.get(at + 1), "$1") || (owners && is_word(self.tokens.get(at + 1), "id"))
         });
         first_column && (values || select)
@@ -227,7 +266,9 @@ impl Scope {
                 _ => {}
             }
             let negates = is_word(Some(token), "NOT")
-                && !["IN", "NULL", "EXISTS", "DISTINCT"].iter().any(|next| is_word(self.tokens.get(at + 1), next))
+                && !["IN", "NULL", "EXISTS", "DISTINCT"]
+                    .iter()
+                    .any(|next| is_word(self.tokens.get(at + 1), next))
                 && self.tokens.get(at + 1) != Some(&Token::Inner);
             // ON CONFLICT DO NOTHING is one word; DO UPDATE would need its own rule, and `is_bound` finds no predicate for it.
             depth == 0 && (is_word(Some(token), "OR") || negates)
@@ -237,7 +278,11 @@ impl Scope {
     /// The last thing an ORDER BY of this scope sorts by.
     fn order(&self) -> Option<String> {
         let begin = self.find("ORDER")? + 2;
-        let ends = |token: &&Token| !["LIMIT", "OFFSET", "FOR", "RETURNING", "DESC", "ASC"].iter().any(|end| is_word(Some(token), end));
+        let ends = |token: &&Token| {
+            !["LIMIT", "OFFSET", "FOR", "RETURNING", "DESC", "ASC"]
+                .iter()
+                .any(|end| is_word(Some(token), end))
+        };
         let mut last = None;
         let mut rest = &self.tokens[begin..];
         // Each item is a word, perhaps with a direction, and a comma before the next.
@@ -301,10 +346,20 @@ fn a_forgotten_owner_predicate_is_found_wherever_it_is_forgotten() {
 
 #[test]
 fn an_order_that_is_not_total_is_found() {
-    for text in ["SELECT 1 FROM t ORDER BY id", "SELECT 1 FROM t ORDER BY a DESC, t.id DESC LIMIT 5", "SELECT 1 FROM t ORDER BY a, id LIMIT 1 FOR UPDATE", "SELECT 1"] {
+    for text in [
+        "SELECT 1 FROM t ORDER BY id",
+        "SELECT 1 FROM t ORDER BY a DESC, t.id DESC LIMIT 5",
+        "SELECT 1 FROM t ORDER BY a, id LIMIT 1 FOR UPDATE",
+        "SELECT 1",
+    ] {
         assert_eq!(disordered(text), Vec::<String>::new(), "{text}");
     }
-    for text in ["SELECT 1 FROM t ORDER BY at", "SELECT 1 FROM t ORDER BY id, at", "SELECT 1 FROM t ORDER BY id DESC, at DESC LIMIT 1", "SELECT 1 FROM t LIMIT 1"] {
+    for text in [
+        "SELECT 1 FROM t ORDER BY at",
+        "SELECT 1 FROM t ORDER BY id, at",
+        "SELECT 1 FROM t ORDER BY id DESC, at DESC LIMIT 1",
+        "SELECT 1 FROM t LIMIT 1",
+    ] {
         assert_ne!(disordered(text), Vec::<String>::new(), "{text}");
     }
 }

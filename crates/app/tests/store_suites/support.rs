@@ -37,9 +37,15 @@ macro_rules! loose {
                     if let Ok(value) = row.try_get::<Option<bool>, _>(at) {
                         return Ok(value.map_or(Cell::Null, Cell::Bool));
                     }
-                    row.try_get::<Option<String>, _>(at).map(|value| value.map_or(Cell::Null, Cell::Text))
+                    row.try_get::<Option<String>, _>(at)
+                        .map(|value| value.map_or(Cell::Null, Cell::Text))
                 };
-                row.columns().iter().enumerate().map(|(at, column)| Ok((column.name().to_owned(), cell(at)?))).collect::<Result<_, sqlx::Error>>().map(Loose)
+                row.columns()
+                    .iter()
+                    .enumerate()
+                    .map(|(at, column)| Ok((column.name().to_owned(), cell(at)?)))
+                    .collect::<Result<_, sqlx::Error>>()
+                    .map(Loose)
             }
         }
     };
@@ -81,8 +87,14 @@ impl Raw {
         match url.strip_prefix("sqlite://") {
             Some(path) => Self::Sqlite(sqlite(path).await),
             None => {
-                let name = PgConnectOptions::from_str(url).unwrap().get_database().unwrap().to_owned();
-                let admin = PgConnectOptions::from_str(&postgres_admin_url()).unwrap().database(&name);
+                let name = PgConnectOptions::from_str(url)
+                    .unwrap()
+                    .get_database()
+                    .unwrap()
+                    .to_owned();
+                let admin = PgConnectOptions::from_str(&postgres_admin_url())
+                    .unwrap()
+                    .database(&name);
                 Self::Postgres(PgConnection::connect_with(&admin).await.unwrap())
             }
         }
@@ -98,11 +110,15 @@ impl Raw {
 
     /// As muster's own role, with no setting of an owner.
     pub(crate) async fn as_muster(url: &str) -> PgConnection {
-        PgConnection::connect_with(&PgConnectOptions::from_str(url).unwrap()).await.unwrap()
+        PgConnection::connect_with(&PgConnectOptions::from_str(url).unwrap())
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn rows(&mut self, text: &str) -> Vec<Loose> {
-        self.try_rows(text).await.unwrap_or_else(|error| panic!("{text}: {error}"))
+        self.try_rows(text)
+            .await
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     pub(crate) async fn try_rows(&mut self, text: &str) -> Result<Vec<Loose>, sqlx::Error> {
@@ -147,7 +163,13 @@ impl Raw {
         let mut all = Vec::new();
         for table in self.tables().await {
             let column = owner_column(&table);
-            all.push((table.clone(), self.rows(&format!("SELECT * FROM {table} WHERE {column} = {owner} ORDER BY id")).await));
+            all.push((
+                table.clone(),
+                self.rows(&format!(
+                    "SELECT * FROM {table} WHERE {column} = {owner} ORDER BY id"
+                ))
+                .await,
+            ));
         }
         all
     }
@@ -156,7 +178,12 @@ impl Raw {
     pub(crate) async fn every_text(&mut self) -> Vec<String> {
         let mut all = Vec::new();
         for table in self.tables().await {
-            all.extend(self.rows(&format!("SELECT * FROM {table}")).await.iter().flat_map(Loose::texts));
+            all.extend(
+                self.rows(&format!("SELECT * FROM {table}"))
+                    .await
+                    .iter()
+                    .flat_map(Loose::texts),
+            );
         }
         all
     }
@@ -168,7 +195,10 @@ pub(crate) fn owner_column(table: &str) -> &'static str {
 }
 
 pub(crate) async fn sqlite(path: &str) -> SqliteConnection {
-    let options = SqliteConnectOptions::new().filename(path).foreign_keys(true).busy_timeout(Duration::from_secs(5));
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .foreign_keys(true)
+        .busy_timeout(Duration::from_secs(5));
     SqliteConnection::connect_with(&options).await.unwrap()
 }
 
@@ -179,13 +209,21 @@ pub(crate) fn file(muster: &TestMuster) -> std::path::PathBuf {
 
 /// Another process's view of the same database, in this process.
 pub(crate) async fn second_db(muster: &TestMuster) -> Db {
-    Db::open(&Options::new(&muster.url, muster.dir.path().join("locks"))).await.unwrap()
+    Db::open(&Options::new(&muster.url, muster.dir.path().join("locks")))
+        .await
+        .unwrap()
 }
 
 /// Adds a row that nothing else of a test knows: an owner of this name.
-pub(crate) static ADD: Sql = system("test.add", "INSERT INTO owners (name, password_hash, created_at) VALUES ($1, $2, 1)");
+pub(crate) static ADD: Sql = system(
+    "test.add",
+    "INSERT INTO owners (name, password_hash, created_at) VALUES ($1, $2, 1)",
+);
 /// How many of them have names from a text on and before another.
-pub(crate) static COUNT: Sql = system("test.count", "SELECT count(*) FROM owners WHERE name >= $1 AND name < $2");
+pub(crate) static COUNT: Sql = system(
+    "test.count",
+    "SELECT count(*) FROM owners WHERE name >= $1 AND name < $2",
+);
 
 /// The texts between which every name lies that begins with `prefix`.
 pub(crate) fn beginning(prefix: &str) -> (String, String) {
@@ -195,17 +233,25 @@ pub(crate) fn beginning(prefix: &str) -> (String, String) {
 /// Stores one row.
 pub(crate) async fn add(db: &Db, name: &str) -> Result<(), Fault> {
     let name = name.to_owned();
-    db.system_write("test", move |tx| Box::pin(async move { add_in(tx, &name).await })).await
+    db.system_write("test", move |tx| Box::pin(async move { add_in(tx, &name).await }))
+        .await
 }
 
 pub(crate) fn add_in<'t>(tx: &'t mut Tx, name: &'t str) -> JobFuture<'t, Result<(), Fault>> {
-    Box::pin(async move { tx.run(&ADD, (name, None::<&str>)).await.map(|changed| assert_eq!(changed, 1)) })
+    Box::pin(async move {
+        tx.run(&ADD, (name, None::<&str>))
+            .await
+            .map(|changed| assert_eq!(changed, 1))
+    })
 }
 
 /// How many stored rows have a name that begins so.
 pub(crate) async fn count(db: &Db, prefix: &str) -> Result<i64, Fault> {
     let range = beginning(prefix);
-    db.system_read("test", move |tx| Box::pin(async move { tx.number(&COUNT, range).await })).await
+    db.system_read("test", move |tx| {
+        Box::pin(async move { tx.number(&COUNT, range).await })
+    })
+    .await
 }
 
 /// Waits until hints of other processes reach this one. Postgres is listened to from a task that has just been started; SQLite is looked at.
@@ -219,15 +265,27 @@ pub(crate) async fn hears(db: &Db, url: &str) {
     let listening = async {
         loop {
             let woken = waiter.woken();
-            sqlx::query("SELECT pg_notify('muster_wake', $1)").bind(format!("o{topic}")).execute(&mut conn).await.unwrap();
-            if tokio::time::timeout(Duration::from_millis(50), woken).await.is_ok() {
+            sqlx::query("SELECT pg_notify('muster_wake', $1)")
+                .bind(format!("o{topic}"))
+                .execute(&mut conn)
+                .await
+                .unwrap();
+            if tokio::time::timeout(Duration::from_millis(50), woken)
+                .await
+                .is_ok()
+            {
                 break;
             }
         }
         // What the beginning of the listening itself set off has passed.
-        while tokio::time::timeout(Duration::from_millis(50), waiter.woken()).await.is_ok() {}
+        while tokio::time::timeout(Duration::from_millis(50), waiter.woken())
+            .await
+            .is_ok()
+        {}
     };
-    tokio::time::timeout(Duration::from_secs(10), listening).await.expect("nobody listens");
+    tokio::time::timeout(Duration::from_secs(10), listening)
+        .await
+        .expect("nobody listens");
 }
 
 /// Asks `holds` again and again until it answers true.
@@ -262,11 +320,24 @@ pub(crate) fn child(test: &str, place: &str) -> Command {
 /// The same in a mount namespace of its own, so that what it mounts is seen by nobody else and ends with it. `None` where that is not
 /// possible; in CI it has to be.
 pub(crate) fn child_with_mounts(test: &str, place: &str) -> Option<Command> {
-    let root = Command::new("id").arg("-u").output().is_ok_and(|said| said.stdout == b"0\n");
-    let words: &[&str] = if root { &["--mount"] } else { &["--mount", "--map-root-user"] };
-    let possible = Command::new("unshare").args(words).args(["mount", "-t", "tmpfs", "tmpfs", place]).output();
+    let root = Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|said| said.stdout == b"0\n");
+    let words: &[&str] = if root {
+        &["--mount"]
+    } else {
+        &["--mount", "--map-root-user"]
+    };
+    let possible = Command::new("unshare")
+        .args(words)
+        .args(["mount", "-t", "tmpfs", "tmpfs", place])
+        .output();
     if !possible.is_ok_and(|said| said.status.success()) {
-        assert!(std::env::var_os("CI").is_none(), "{test} needs a mount of its own (unshare --mount)");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "{test} needs a mount of its own (unshare --mount)"
+        );
         eprintln!("SKIPPED {test}: nothing can be mounted here (unshare --mount)");
         return None;
     }
@@ -276,7 +347,10 @@ pub(crate) fn child_with_mounts(test: &str, place: &str) -> Option<Command> {
 }
 
 fn again(mut command: Command, test: &str, place: &str) -> Command {
-    command.args(["--exact", test, "--nocapture"]).env(ROLE, "child").env(PLACE, place);
+    command
+        .args(["--exact", test, "--nocapture"])
+        .env(ROLE, "child")
+        .env(PLACE, place);
     command
 }
 
@@ -284,9 +358,17 @@ fn again(mut command: Command, test: &str, place: &str) -> Command {
 pub(crate) fn ends_well(mut command: Command) {
     let said = command.output().unwrap();
     let text = spoken(&said);
-    assert!(said.status.success() && text.contains("1 passed"), "the child failed ({}):\n{text}", said.status);
+    assert!(
+        said.status.success() && text.contains("1 passed"),
+        "the child failed ({}):\n{text}",
+        said.status
+    );
 }
 
 fn spoken(said: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&said.stdout),
+        String::from_utf8_lossy(&said.stderr)
+    )
 }

@@ -11,12 +11,18 @@ use crate::recipes::{Seeded, seed};
 use crate::support::{Raw, owner_column};
 
 /// How many rows of each table muster's role sees in a transaction after `set`.
-async fn seen(conn: &mut PgConnection, tables: &[String], set: &str) -> Result<Vec<(String, i64)>, sqlx::Error> {
+async fn seen(
+    conn: &mut PgConnection,
+    tables: &[String],
+    set: &str,
+) -> Result<Vec<(String, i64)>, sqlx::Error> {
     let mut tx = conn.begin().await?;
     tx.execute(AssertSqlSafe(set.to_owned())).await?;
     let mut found = Vec::new();
     for table in tables {
-        let (rows,): (i64,) = sqlx::query_as(AssertSqlSafe(format!("SELECT count(*) FROM {table}"))).fetch_one(&mut *tx).await?;
+        let (rows,): (i64,) = sqlx::query_as(AssertSqlSafe(format!("SELECT count(*) FROM {table}")))
+            .fetch_one(&mut *tx)
+            .await?;
         found.push((table.clone(), rows));
     }
     tx.rollback().await?;
@@ -29,7 +35,12 @@ async fn tried(conn: &mut PgConnection, set: &str, text: &str) -> Result<u64, St
     tx.execute(AssertSqlSafe(set.to_owned())).await.unwrap();
     let done = tx.execute(AssertSqlSafe(text.to_owned())).await;
     tx.rollback().await.unwrap();
-    done.map(|done| done.rows_affected()).map_err(|error| error.as_database_error().and_then(|e| e.code().map(|code| code.into_owned())).unwrap_or_default())
+    done.map(|done| done.rows_affected()).map_err(|error| {
+        error
+            .as_database_error()
+            .and_then(|e| e.code().map(|code| code.into_owned()))
+            .unwrap_or_default()
+    })
 }
 
 fn as_owner(seeded: &Seeded) -> String {
@@ -62,7 +73,12 @@ fn with_no_setting_or_an_empty_or_a_senseless_one_nothing_is_seen() {
             let found = seen(&mut conn, &tables, set).await.unwrap();
             assert!(found.iter().all(|(_, rows)| *rows == 0), "{set}: {found:?}");
         }
-        let senseless = seen(&mut conn, &tables, "SELECT set_config('muster.owner', '1 OR TRUE', true)").await;
+        let senseless = seen(
+            &mut conn,
+            &tables,
+            "SELECT set_config('muster.owner', '1 OR TRUE', true)",
+        )
+        .await;
         assert!(senseless.is_err(), "a setting that is no id fails");
     });
 }
@@ -70,17 +86,35 @@ fn with_no_setting_or_an_empty_or_a_senseless_one_nothing_is_seen() {
 #[test]
 fn with_an_owners_setting_only_that_owners_rows_are_seen() {
     on_postgres(|muster| async move {
-        let (ada, bob) = (seed(&muster, "ada2", 5_000_000).await, seed(&muster, "bob", 6_000_000).await);
+        let (ada, bob) = (
+            seed(&muster, "ada2", 5_000_000).await,
+            seed(&muster, "bob", 6_000_000).await,
+        );
         let mut raw = Raw::of(&muster).await;
         let tables = raw.tables().await;
         let mut conn = Raw::as_muster(&muster.url).await;
         for owner in [&ada, &bob] {
             for (table, rows) in seen(&mut conn, &tables, &as_owner(owner)).await.unwrap() {
-                let theirs = raw.number(&format!("SELECT count(*) FROM {table} WHERE {} = {}", owner_column(&table), owner.owner)).await;
-                assert!(rows == theirs && rows > 0, "{table}: {rows} rows are seen, {theirs} are the owner's");
+                let theirs = raw
+                    .number(&format!(
+                        "SELECT count(*) FROM {table} WHERE {} = {}",
+                        owner_column(&table),
+                        owner.owner
+                    ))
+                    .await;
+                assert!(
+                    rows == theirs && rows > 0,
+                    "{table}: {rows} rows are seen, {theirs} are the owner's"
+                );
             }
         }
-        let nobody = seen(&mut conn, &tables, "SELECT set_config('muster.owner', '999', true)").await.unwrap();
+        let nobody = seen(
+            &mut conn,
+            &tables,
+            "SELECT set_config('muster.owner', '999', true)",
+        )
+        .await
+        .unwrap();
         assert!(nobody.iter().all(|(_, rows)| *rows == 0), "{nobody:?}");
     });
 }
@@ -88,7 +122,10 @@ fn with_an_owners_setting_only_that_owners_rows_are_seen() {
 #[test]
 fn another_owners_rows_cannot_be_written_whatever_the_statement_says() {
     on_postgres(|muster| async move {
-        let (ada, bob) = (seed(&muster, "ada2", 5_000_000).await, seed(&muster, "bob", 6_000_000).await);
+        let (ada, bob) = (
+            seed(&muster, "ada2", 5_000_000).await,
+            seed(&muster, "bob", 6_000_000).await,
+        );
         let mut raw = Raw::of(&muster).await;
         let mut conn = Raw::as_muster(&muster.url).await;
         for table in raw.tables().await {
@@ -120,8 +157,21 @@ fn another_owners_rows_cannot_be_written_whatever_the_statement_says() {
             );
             let some = columns.iter().find(|column| *column != "owner_id").unwrap();
             for set in [as_owner(&bob), NO_SETTING.to_owned(), EMPTY.to_owned()] {
-                assert_eq!(tried(&mut conn, &set, &format!("UPDATE {table} SET {some} = {some} {hers}")).await, Ok(0), "{table} {set}");
-                assert_eq!(tried(&mut conn, &set, &format!("DELETE FROM {table} {hers}")).await, Ok(0), "{table} {set}");
+                assert_eq!(
+                    tried(
+                        &mut conn,
+                        &set,
+                        &format!("UPDATE {table} SET {some} = {some} {hers}")
+                    )
+                    .await,
+                    Ok(0),
+                    "{table} {set}"
+                );
+                assert_eq!(
+                    tried(&mut conn, &set, &format!("DELETE FROM {table} {hers}")).await,
+                    Ok(0),
+                    "{table} {set}"
+                );
             }
             let inserted = tried(&mut conn, &as_owner(&bob), &copy).await;
             if table == "owners" {
@@ -130,8 +180,19 @@ fn another_owners_rows_cannot_be_written_whatever_the_statement_says() {
             } else {
                 // A guard or a key that asks for rows the caller cannot see refuses before the policy does.
                 let code = inserted.unwrap_err();
-                assert!([REFUSED, "P0001", "23503", "23514"].contains(&code.as_str()), "{table}: {code}");
-                let moved = tried(&mut conn, &as_owner(&bob), &format!("UPDATE {table} SET owner_id = {} WHERE owner_id = {}", ada.owner, bob.owner)).await;
+                assert!(
+                    [REFUSED, "P0001", "23503", "23514"].contains(&code.as_str()),
+                    "{table}: {code}"
+                );
+                let moved = tried(
+                    &mut conn,
+                    &as_owner(&bob),
+                    &format!(
+                        "UPDATE {table} SET owner_id = {} WHERE owner_id = {}",
+                        ada.owner, bob.owner
+                    ),
+                )
+                .await;
                 let code = moved.unwrap_err();
                 assert!([REFUSED, "P0001"].contains(&code.as_str()), "{table}: {code}");
             }
@@ -156,7 +217,9 @@ static SETTINGS: Sql = system(
 
 /// The connection's own number, both settings and how many messages are seen, in a transaction that names no reason.
 async fn left_behind(db: &Db) -> (i64, String, String, i64) {
-    let found: Result<_, Fault> = db.system_read("", |tx| Box::pin(async move { tx.one(&SETTINGS, ()).await })).await;
+    let found: Result<_, Fault> = db
+        .system_read("", |tx| Box::pin(async move { tx.one(&SETTINGS, ()).await }))
+        .await;
     found.unwrap()
 }
 
@@ -172,20 +235,34 @@ fn a_setting_ends_with_its_transaction_and_never_reaches_the_pools_next_user() {
             let pid = db
                 .write(ada.owner, move |tx| {
                     Box::pin(async move {
-                        static PID: Sql = muster_store::owned("test.pid", "SELECT pg_backend_pid()::bigint FROM owners WHERE id = $1");
+                        static PID: Sql = muster_store::owned(
+                            "test.pid",
+                            "SELECT pg_backend_pid()::bigint FROM owners WHERE id = $1",
+                        );
                         let pid = tx.number(&PID, ()).await?;
                         // Committed and refused ones alike.
-                        if round % 2 == 0 { Ok(pid) } else { Err(Fault::other(pid.to_string())) }
+                        if round % 2 == 0 {
+                            Ok(pid)
+                        } else {
+                            Err(Fault::other(pid.to_string()))
+                        }
                     })
                 })
                 .await
                 .unwrap_or_else(|fault| fault.to_string().parse().unwrap());
             owners.insert(pid);
             let (pid, owner, reason, messages) = left_behind(&db).await;
-            assert_eq!((owner.as_str(), reason.as_str(), messages), ("", "", 0), "round {round}");
+            assert_eq!(
+                (owner.as_str(), reason.as_str(), messages),
+                ("", "", 0),
+                "round {round}"
+            );
             next.insert(pid);
         }
-        assert!(owners.intersection(&next).next().is_some(), "no connection was used twice: {owners:?} {next:?}");
+        assert!(
+            owners.intersection(&next).next().is_some(),
+            "no connection was used twice: {owners:?} {next:?}"
+        );
         db.close().await;
     });
 }

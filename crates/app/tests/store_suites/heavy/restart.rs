@@ -45,27 +45,50 @@ fn a_restart_of_postgres_loses_nothing_that_was_answered_and_muster_recovers_by_
         return;
     }
     let cluster = Arc::new(Cluster::start(Durability::Durable).unwrap());
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let dir = tempfile::tempdir().unwrap();
         let options = Options::new(cluster.app_url(), dir.path());
-        let (db, other) = (Db::open(&options).await.unwrap(), Db::open(&options).await.unwrap());
+        let (db, other) = (
+            Db::open(&options).await.unwrap(),
+            Db::open(&options).await.unwrap(),
+        );
         for how in [Shutdown::Fast, Shutdown::Immediate] {
             let (stop, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-            let workers: Vec<_> = (0..8).map(|n| tokio::spawn(work(db.clone(), n, stop.clone(), refused.clone()))).collect();
+            let workers: Vec<_> = (0..8)
+                .map(|n| tokio::spawn(work(db.clone(), n, stop.clone(), refused.clone())))
+                .collect();
             tokio::time::sleep(Duration::from_millis(300)).await;
             let down = cluster.clone();
-            tokio::task::spawn_blocking(move || down.halt(how)).await.unwrap().unwrap();
+            tokio::task::spawn_blocking(move || down.halt(how))
+                .await
+                .unwrap()
+                .unwrap();
             // Away for a while, in which requests are refused quickly.
             let from = Instant::now();
             let fault = add(&other, "while it is away").await.unwrap_err();
             assert_eq!(*fault.kind(), FaultKind::Unavailable, "{}", fault.chain());
             assert!(from.elapsed() < Duration::from_secs(6), "{:?}", from.elapsed());
-            within(Duration::from_secs(15), "the others notice too", async || refused.load(Ordering::SeqCst) > 0).await;
+            within(Duration::from_secs(15), "the others notice too", async || {
+                refused.load(Ordering::SeqCst) > 0
+            })
+            .await;
             let up = cluster.clone();
-            tokio::task::spawn_blocking(move || up.resume()).await.unwrap().unwrap();
+            tokio::task::spawn_blocking(move || up.resume())
+                .await
+                .unwrap()
+                .unwrap();
             let back = Instant::now();
-            within(RECOVERED, "writes work again", async || add(&db, &format!("back-{how:?}-{:?}", Instant::now())).await.is_ok()).await;
+            within(RECOVERED, "writes work again", async || {
+                add(&db, &format!("back-{how:?}-{:?}", Instant::now()))
+                    .await
+                    .is_ok()
+            })
+            .await;
             tokio::time::sleep(Duration::from_millis(300)).await;
             stop.store(true, Ordering::SeqCst);
             let mut stored = Vec::new();
@@ -73,7 +96,11 @@ fn a_restart_of_postgres_loses_nothing_that_was_answered_and_muster_recovers_by_
                 stored.extend(worker.await.unwrap());
             }
             for name in &stored {
-                assert_eq!(count(&db, name).await.unwrap(), 1, "{name} was answered and is not stored");
+                assert_eq!(
+                    count(&db, name).await.unwrap(),
+                    1,
+                    "{name} was answered and is not stored"
+                );
             }
             assert!(!stored.is_empty());
             wake_ups_work(&db, &other, back).await;
@@ -90,7 +117,10 @@ async fn wake_ups_work(db: &Db, other: &Db, back: Instant) {
     let topic = Topic::Owner(OwnerId::new(5));
     let waiter = db.wakeups().waiter(topic);
     // Quiet first: coming back wakes everybody, for hints may have been lost.
-    while tokio::time::timeout(Duration::from_millis(500), waiter.woken()).await.is_ok() {}
+    while tokio::time::timeout(Duration::from_millis(500), waiter.woken())
+        .await
+        .is_ok()
+    {}
     loop {
         let woken = waiter.woken();
         let write = other.system_write("test", move |tx| {
@@ -100,7 +130,10 @@ async fn wake_ups_work(db: &Db, other: &Db, back: Instant) {
             })
         });
         write.await.unwrap();
-        if tokio::time::timeout(Duration::from_millis(500), woken).await.is_ok() {
+        if tokio::time::timeout(Duration::from_millis(500), woken)
+            .await
+            .is_ok()
+        {
             return;
         }
         assert!(back.elapsed() < RECOVERED, "wake-ups did not come back");
@@ -109,7 +142,9 @@ async fn wake_ups_work(db: &Db, other: &Db, back: Instant) {
 
 async fn forget(db: &Db) {
     static FORGET: muster_store::Sql = muster_store::system("test.forget", "DELETE FROM owners");
-    db.system_write("test", |tx| Box::pin(async move { tx.run(&FORGET, ()).await })).await.unwrap();
+    db.system_write("test", |tx| Box::pin(async move { tx.run(&FORGET, ()).await }))
+        .await
+        .unwrap();
 }
 
 #[test]
@@ -118,10 +153,16 @@ fn a_restart_while_nobody_asks_costs_nobody_a_request() {
         return;
     }
     let cluster = Arc::new(Cluster::start(Durability::Fast).unwrap());
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(&Options::new(cluster.app_url(), dir.path())).await.unwrap();
+        let db = Db::open(&Options::new(cluster.app_url(), dir.path()))
+            .await
+            .unwrap();
         // So that many connections lie in the pool.
         let many = (0..12).map(|n| {
             let db = db.clone();
