@@ -52,7 +52,7 @@ process.on("exit", () => {
   rmSync(scratch, { recursive: true, force: true, maxRetries: 3 });
 });
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
-const patience = Number(process.env.MUSTER_TEST_PATIENCE ?? 110) * 1000;
+const patience = Number(process.env.MUSTER_TEST_PATIENCE ?? 300) * 1000;
 setTimeout(() => {
   console.error(`the browser tests did not end within ${patience / 1000} seconds`);
   process.exit(1);

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use muster_core::ids::OwnerId;
-use muster_core::{Fault, FaultKind};
-use sqlx::postgres::PgPool;
+use muster_core::Fault;
 use sqlx::sqlite::SqlitePool;
 
 use crate::JobFuture;
 use crate::lane::Lane;
-use crate::listen::CHANNEL;
 use crate::lock::{Locks, Place};
 use crate::open::{self, OpenError, Options};
+use crate::postgres::{Reach, Server};
 use crate::sql::Sql;
-use crate::tx::{Conn, Tx, attempt, kind};
-use crate::wake::{Topic, Wakeups};
+use crate::tx::{Conn, Tx, kind};
+use crate::wake::Wakeups;
 
 /// Which engine a database is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +42,16 @@ pub(crate) enum Pool {
         readers: SqlitePool,
     },
     Postgres {
-        pool: PgPool,
-        listener: tokio::task::JoinHandle<()>,
+        server: Server,
+        /// Hears what other servers say, and tells them.
+        hints: [tokio::task::JoinHandle<()>; 2],
     },
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Pool::Postgres { listener, .. } = &self.pool {
-            listener.abort();
+        if let Pool::Postgres { hints, .. } = &self.pool {
+            hints.iter().for_each(tokio::task::JoinHandle::abort);
         }
     }
 }
@@ -148,9 +148,9 @@ impl Db {
                 readers.close().await;
                 lane.close().await;
             }
-            Pool::Postgres { pool, listener } => {
-                listener.abort();
-                pool.close().await;
+            Pool::Postgres { server, hints } => {
+                server.pool.close().await;
+                hints.iter().for_each(tokio::task::JoinHandle::abort);
             }
         }
     }
@@ -161,18 +161,10 @@ impl Db {
         T: Send + 'static,
         E: From<Fault> + Send + 'static,
     {
+        // Boxed: what a call takes while it runs is not kept by a request that waits for something else afterwards.
         match &self.inner.pool {
-            Pool::Sqlite { lane, .. } => lane.write(owner, job).await,
-            Pool::Postgres { pool, .. } => {
-                let mut tx = begin_postgres(pool, WRITE, owner, reason).await?;
-                let value = attempt(&mut tx, job).await?;
-                let wakes = std::mem::take(&mut tx.wakes);
-                commit_postgres(tx, &wakes).await?;
-                for topic in wakes {
-                    self.inner.wakeups.wake(topic);
-                }
-                Ok(value)
-            }
+            Pool::Sqlite { lane, .. } => Box::pin(lane.write(owner, job)).await,
+            Pool::Postgres { server, .. } => Box::pin(server.write(Reach { owner, reason }, job)).await,
         }
     }
 
@@ -182,85 +174,24 @@ impl Db {
         T: Send + 'static,
         E: From<Fault> + Send + 'static,
     {
-        let mut tx = match &self.inner.pool {
-            Pool::Sqlite { readers, .. } => {
-                let begun = readers
-                    .begin()
-                    .await
-                    .map_err(|e| Fault::new(kind(&e), "the database did not answer").because(e))?;
-                Tx::new(Conn::SqliteRead(begun), owner)
-            }
-            Pool::Postgres { pool, .. } => begin_postgres(pool, READ, owner, reason).await?,
-        };
-        // A reader has nothing to commit: dropping the transaction ends it.
-        job(&mut tx).await
-    }
-}
-
-/// How a writing transaction begins on Postgres: every move of a state is one guarded statement, so nothing stricter is needed.
-const WRITE: &str = "BEGIN";
-/// How a reading one does: one snapshot for all its statements, and no writes, as on SQLite.
-const READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-
-/// Begins on a connection that works. One that broke while nobody used it (Postgres was restarted) is found out here, before anything
-/// was asked of it, so the next is tried: at most all that may lie in the pool, and a new one.
-async fn begin_postgres(
-    pool: &PgPool,
-    how: &'static str,
-    owner: Option<OwnerId>,
-    reason: &'static str,
-) -> Result<Tx, Fault> {
-    let mut left = pool.options().get_max_connections();
-    loop {
-        match begin_scoped(pool, how, owner, reason).await {
-            Ok(begun) => return Ok(Tx::new(Conn::Postgres(begun), owner)),
-            Err(error) if left > 0 && broke(&error) => left -= 1,
-            Err(error) => return Err(Fault::new(kind(&error), "the database did not answer").because(error)),
+        match &self.inner.pool {
+            Pool::Sqlite { readers, .. } => Box::pin(read_sqlite(readers, owner, job)).await,
+            Pool::Postgres { server, .. } => Box::pin(server.read(Reach { owner, reason }, job)).await,
         }
     }
 }
 
-/// Whether it was the connection that broke. A pool that had none to give, or that is closed, has waited already or will never have one.
-fn broke(error: &sqlx::Error) -> bool {
-    kind(error) == FaultKind::Unavailable
-        && !matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
-}
-
-async fn begin_scoped(
-    pool: &PgPool,
-    how: &'static str,
-    owner: Option<OwnerId>,
-    reason: &'static str,
-) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
-    let mut begun = pool.begin_with(how).await?;
-    // Local to the transaction: the next user of the pooled connection starts with neither. RLS policies read both.
-    let scoped = match owner {
-        Some(owner) => sqlx::query("SELECT set_config('muster.owner', $1, true)").bind(owner.to_string()),
-        None => sqlx::query("SELECT set_config('muster.system', $1, true)").bind(reason),
-    };
-    scoped.execute(&mut *begun).await?;
-    Ok(begun)
-}
-
-async fn commit_postgres(tx: Tx, wakes: &[Topic]) -> Result<(), Fault> {
-    let Conn::Postgres(mut begun) = tx.conn else {
-        return Err(Fault::other("a transaction changed its engine"));
-    };
-    for topic in wakes {
-        let sent = sqlx::query("SELECT pg_notify($1, $2)")
-            .bind(CHANNEL)
-            .bind(topic.encode())
-            .execute(&mut *begun)
-            .await;
-        sent.map_err(|e| Fault::new(kind(&e), "a write was not stored").because(e))?;
-    }
-    begun.commit().await.map_err(|e| {
-        Fault::new(
-            kind(&e),
-            "Postgres did not confirm a commit; the write may be stored or not",
-        )
-        .because(e)
-    })
+async fn read_sqlite<F, T, E>(readers: &SqlitePool, owner: Option<OwnerId>, job: F) -> Result<T, E>
+where
+    F: for<'t> FnOnce(&'t mut Tx) -> JobFuture<'t, Result<T, E>>,
+    E: From<Fault>,
+{
+    let begun = readers
+        .begin()
+        .await
+        .map_err(|e| Fault::new(kind(&e), "the database did not answer").because(e))?;
+    // A reader has nothing to commit: dropping the transaction ends it.
+    job(&mut Tx::new(Conn::SqliteRead(begun), owner)).await
 }
 
 /// The two columns of an engine's description of one prepared statement, for the catalogue test.
@@ -303,9 +234,9 @@ impl Db {
                     columns: prepared.columns().iter().map(|c| c.name().to_owned()).collect(),
                 })
             }
-            Pool::Postgres { pool, .. } => {
+            Pool::Postgres { server, .. } => {
                 use sqlx::SqlSafeStr as _;
-                let mut conn = pool.acquire().await.map_err(failed)?;
+                let mut conn = server.pool.acquire().await.map_err(failed)?;
                 let prepared = conn
                     .prepare(statement.postgres.into_sql_str())
                     .await

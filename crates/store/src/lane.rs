@@ -183,12 +183,12 @@ async fn batch(
 ) {
     let mut done: Vec<Box<dyn Job>> = Vec::new();
     let mut wakes: Vec<Topic> = Vec::new();
-    let mut open = false;
+    let mut stand = Stand::Closed;
     let mut next = Some(first);
     let mut failed = None;
     while let Some(mut job) = next.take() {
         if job.wanted() {
-            match step(tx, &mut open, done.is_empty(), &mut job).await {
+            match step(tx, &mut stand, &mut job).await {
                 Ok(()) => wakes.append(&mut tx.wakes),
                 Err(fault) => {
                     done.push(job);
@@ -204,8 +204,9 @@ async fn batch(
     }
     let commit = match failed {
         Some(fault) => Err(fault),
-        None if open => statement(tx, "COMMIT").await,
-        None => Ok(()),
+        None if stand == Stand::Closed => Ok(()),
+        // It takes a savepoint that still stands along.
+        None => statement(tx, "COMMIT").await,
     };
     let commit = match commit {
         Ok(()) => Ok(()),
@@ -227,25 +228,39 @@ async fn batch(
     }
 }
 
+/// Where the lane's transaction stands between two jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// There is none.
+    Closed,
+    /// It holds jobs that are kept.
+    Open,
+    /// The same, and the savepoint of the last of them, which goes with the next job's: each statement is a trip to the connection's thread.
+    Held,
+}
+
 /// Runs one job. The first of a transaction needs no savepoint: when it fails, the whole transaction is its own.
-async fn step(tx: &mut Tx, open: &mut bool, first: bool, job: &mut Box<dyn Job>) -> Result<(), Fault> {
-    if !*open {
-        statement(tx, "BEGIN IMMEDIATE").await?;
-        *open = true;
-    }
-    if !first {
-        statement(tx, "SAVEPOINT job").await?;
-    }
+async fn step(tx: &mut Tx, stand: &mut Stand, job: &mut Box<dyn Job>) -> Result<(), Fault> {
+    let first = *stand == Stand::Closed;
+    let begin = match *stand {
+        Stand::Closed => "BEGIN IMMEDIATE",
+        Stand::Open => "SAVEPOINT job",
+        Stand::Held => "RELEASE job; SAVEPOINT job",
+    };
+    statement(tx, begin).await?;
+    *stand = Stand::Open;
     tx.owner = job.owner();
     tx.wakes.clear();
     tx.failed = None;
-    let end = job.run(tx).await;
-    match (end, first) {
+    match (job.run(tx).await, first) {
         (End::Keep, true) => Ok(()),
-        (End::Keep, false) => statement(tx, "RELEASE job").await,
+        (End::Keep, false) => {
+            *stand = Stand::Held;
+            Ok(())
+        }
         (End::Undo, true) => {
             tx.wakes.clear();
-            *open = false;
+            *stand = Stand::Closed;
             // SQLite rolls back by itself on some errors (a full disk), after which there is nothing left to undo.
             if let Err(error) = statement(tx, "ROLLBACK").await {
                 tracing::debug!(error = %error.chain(), "the transaction had already ended");
@@ -262,15 +277,10 @@ async fn step(tx: &mut Tx, open: &mut bool, first: bool, job: &mut Box<dyn Job>)
 /// Undoes one job of several. On some errors (a full disk) SQLite has undone the whole transaction by itself, the jobs before this one
 /// with it: then no savepoint is left, and what broke this job is what broke them.
 async fn undo(tx: &mut Tx) -> Result<(), Fault> {
-    match statement(tx, "ROLLBACK TO job").await {
-        Ok(()) => statement(tx, "RELEASE job").await,
-        Err(fault) => Err(match tx.failed.take() {
-            Some(kind) => {
-                Fault::new(kind, "the transaction of a write ended before its commit").because(fault)
-            }
-            None => fault,
-        }),
-    }
+    statement(tx, "ROLLBACK TO job; RELEASE job").await.map_err(|fault| match tx.failed.take() {
+        Some(kind) => Fault::new(kind, "the transaction of a write ended before its commit").because(fault),
+        None => fault,
+    })
 }
 
 async fn statement(tx: &mut Tx, text: &'static str) -> Result<(), Fault> {

@@ -6,6 +6,7 @@ mod listen;
 mod lock;
 mod migrate;
 mod open;
+mod postgres;
 mod sql;
 mod tx;
 mod value;

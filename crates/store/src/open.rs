@@ -13,7 +13,9 @@ use sqlx::{Connection as _, SqliteConnection};
 
 use crate::connect::{Db, Pool};
 use crate::lane::Lane;
+use crate::listen::Teller;
 use crate::lock::Place;
+use crate::postgres::Server;
 use crate::tx::{ACQUIRE, kind};
 use crate::wake::Wakeups;
 use crate::{listen, migrate};
@@ -311,9 +313,14 @@ async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
         .await
         .map_err(|error| migrate::explain(error, broke))?;
     let wakeups = Wakeups::default();
-    let listener = tokio::spawn(listen::listen(pool.clone(), connect.clone(), wakeups.clone()));
+    let teller = Teller::default();
+    let hints = [
+        tokio::spawn(listen::listen(pool.clone(), connect.clone(), wakeups.clone(), teller.clone())),
+        tokio::spawn(listen::speak(pool.clone(), connect.clone(), teller.clone())),
+    ];
+    let server = Server { pool, teller, wakeups: wakeups.clone() };
     Ok(Db::of(
-        Pool::Postgres { pool, listener },
+        Pool::Postgres { server, hints },
         wakeups,
         Place::Postgres(Box::new(connect)),
     ))

@@ -24,8 +24,8 @@ pub(crate) enum Conn {
     Lane(SqliteConnection),
     /// A reader's snapshot.
     SqliteRead(sqlx::Transaction<'static, Sqlite>),
-    /// Any transaction on Postgres.
-    Postgres(sqlx::Transaction<'static, Postgres>),
+    /// Any transaction on Postgres, on a connection that is given back only after its end.
+    Postgres(sqlx::pool::PoolConnection<Postgres>),
 }
 
 /// An open transaction of one owner, or of the system for a named reason.

@@ -2,7 +2,7 @@
 
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use muster_store::{Db, Engine, Options};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -115,8 +115,8 @@ async fn connect(url: &str) -> PgConnection {
     PgConnection::connect_with(&PgConnectOptions::from_str(url).unwrap()).await.unwrap()
 }
 
-fn unique() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()
+fn unique() -> String {
+    muster_core::secret::random_hex::<6>().unwrap()
 }
 
 /// A new template for each change of the schema, so that a kept cluster never serves an old one.

@@ -1,4 +1,5 @@
-//! Public shapes: every JSON body of every door. Never decides whether a value obeys a rule; the limits stand here for readers of the OpenAPI document.
+//! Public shapes: every JSON body of every door. Reads them strictly and writes them; never decides what becomes of them.
 
 pub mod api;
 pub mod plugin_v1;
+pub mod read;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use muster_core::clock::Time;
 use muster_core::ids::{DraftId, MessageId};
+use muster_core::exchange::Report;
 use muster_core::text::{Detail, ExternalRef};
 use muster_core::Fault;
 use muster_store::{Topic, Tx};
@@ -89,17 +90,6 @@ async fn take(app: &App, caller: &PluginCaller) -> Result<Option<Claimed>, Claim
             })
         })
         .await
-}
-
-/// What a connector says became of a reply.
-#[derive(Debug, Clone)]
-pub struct Report {
-    /// Sent, or not.
-    pub ok: bool,
-    /// The upstream's id for what was sent.
-    pub external_ref: Option<ExternalRef>,
-    /// Anything the owner should read.
-    pub detail: Option<Detail>,
 }
 
 /// The recorded result.

@@ -13,11 +13,12 @@ mod list;
 mod sql;
 mod state;
 
-pub use claim::{Claimed, Report, Reported, claim, report};
+pub use claim::{Claimed, Reported, claim, report};
 pub use decide::{Decider, approve, reject, withdraw};
 pub use error::{ClaimError, DecideRefusal, FileRefusal, ReportRefusal};
 pub use file::{Filed, file};
 pub use lapse::{lapse_owner, sweep};
 pub use list::{Card, CardMessage, Page, archived, card, open};
 pub use sql::STATEMENTS;
+pub use muster_core::exchange::Report;
 pub use state::{DraftState, LEASE, LIFETIME, PENDING_CAP};

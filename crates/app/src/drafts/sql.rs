@@ -16,9 +16,11 @@ pub(super) static CHIEF: Sql = owned_pair(
 );
 pub(super) static IN_FLIGHT: Sql =
     owned("drafts.in_flight", "SELECT count(*) FROM drafts WHERE owner_id = $1 AND message_id = $2 AND state = 'approved'");
+/// Both conditions on the state: SQLite uses the index of open drafts only for a statement that repeats its condition, and would walk all
+/// drafts there ever were.
 pub(super) static PENDING_ELSEWHERE: Sql = owned(
     "drafts.pending_elsewhere",
-    "SELECT count(*) FROM drafts WHERE owner_id = $1 AND chief_id = $2 AND message_id <> $3 AND state = 'pending'",
+    "SELECT count(*) FROM drafts WHERE owner_id = $1 AND chief_id = $2 AND message_id <> $3 AND state = 'pending' AND state IN ('pending', 'approved')",
 );
 pub(super) static SUPERSEDE_PENDING: Sql = owned(
     "drafts.supersede_pending",
@@ -67,17 +69,19 @@ pub(super) static SUPERSEDE_OTHERS: Sql = owned(
     "drafts.supersede_others",
     "UPDATE drafts SET state = 'superseded', ended_at = $4, superseded_by = $3 WHERE owner_id = $1 AND message_id = $2 AND id <> $3 AND (state = 'pending' OR (state = 'approved' AND claimed_at IS NULL)) RETURNING id",
 );
+/// The plus keeps SQLite, which knows nothing of how rows are spread, from walking all drafts of an owner: few are due at any time, and an
+/// index finds those. It stands for the same reason wherever time decides.
 pub(super) static LAPSE: Sql = owned(
     "drafts.lapse",
-    "UPDATE drafts SET state = 'unconfirmed' WHERE owner_id = $1 AND state = 'approved' AND lease_until IS NOT NULL AND lease_until <= $2 RETURNING id",
+    "UPDATE drafts SET state = 'unconfirmed' WHERE +owner_id = $1 AND state = 'approved' AND lease_until IS NOT NULL AND lease_until <= $2 RETURNING id",
 );
 pub(super) static EXPIRE: Sql = owned(
     "drafts.expire",
-    "UPDATE drafts SET state = 'expired', ended_at = $2 WHERE owner_id = $1 AND state IN ('pending', 'approved') AND claimed_at IS NULL AND expires_at <= $2 RETURNING id",
+    "UPDATE drafts SET state = 'expired', ended_at = $2 WHERE +owner_id = $1 AND state IN ('pending', 'approved') AND claimed_at IS NULL AND expires_at <= $2 RETURNING id",
 );
 pub(super) static DUE: Sql = owned(
     "drafts.due",
-    "SELECT (SELECT count(*) FROM drafts WHERE owner_id = $1 AND state = 'approved' AND lease_until IS NOT NULL AND lease_until <= $2) + (SELECT count(*) FROM drafts WHERE owner_id = $1 AND state IN ('pending', 'approved') AND claimed_at IS NULL AND expires_at <= $2)",
+    "SELECT (SELECT count(*) FROM drafts WHERE +owner_id = $1 AND state = 'approved' AND lease_until IS NOT NULL AND lease_until <= $2) + (SELECT count(*) FROM drafts WHERE +owner_id = $1 AND state IN ('pending', 'approved') AND claimed_at IS NULL AND expires_at <= $2)",
 );
 pub(super) static DUE_OWNERS: Sql = system(
     "drafts.due_owners",
@@ -97,7 +101,8 @@ macro_rules! cards {
         )
     };
 }
-pub(super) static OPEN: Sql = owned("drafts.open", cards!("d.state IN ('pending', 'approved') ORDER BY d.id DESC LIMIT 500"));
+/// The plus lets SQLite find the open drafts and sort them, where it would walk all of an owner's in the order of their ids.
+pub(super) static OPEN: Sql = owned("drafts.open", cards!("d.state IN ('pending', 'approved') ORDER BY +d.id DESC LIMIT 500"));
 pub(super) static ARCHIVED: Sql =
     owned("drafts.archived", cards!("d.state NOT IN ('pending', 'approved') AND d.id < $2 ORDER BY d.id DESC LIMIT $3"));
 pub(super) static CARD: Sql = owned("drafts.card", cards!("d.id = $2"));

@@ -9,7 +9,8 @@ mod sql;
 mod state;
 
 pub use error::{MessageError, RetryRefusal};
-pub use ops::{Accepted, NewMessage, Unconfirmed, accept, retry, unconfirmed};
+pub use muster_core::exchange::NewMessage;
+pub use ops::{Accepted, Unconfirmed, accept, retry, unconfirmed};
 pub use sql::STATEMENTS;
 pub use state::{HOURLY_CAP, MessageState, Status, UNDELIVERED_CAP};
 

@@ -2,7 +2,8 @@
 
 use muster_core::clock::Time;
 use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId};
-use muster_core::text::{ExternalId, MessageBody, Sender, Subject as SubjectLine, ThreadId};
+use muster_core::exchange::NewMessage;
+use muster_core::text::{Sender, Subject as SubjectLine, ThreadId};
 use muster_core::Fault;
 use muster_store::{Topic, Tx};
 use serde_json::json;
@@ -13,29 +14,6 @@ use crate::App;
 use crate::audit::{self, Event, Subject};
 use crate::plugins::{self, PluginCaller};
 
-/// A message whose every field already obeys its rule.
-#[derive(Debug, Clone)]
-pub struct NewMessage {
-    /// The idempotency key, unique per connector.
-    pub external_id: ExternalId,
-    /// Who wrote it, as the connector says.
-    pub sender: Option<Sender>,
-    /// Its subject.
-    pub subject: Option<SubjectLine>,
-    /// Its text.
-    pub body: MessageBody,
-    /// When the upstream received it.
-    pub received_at: Option<Time>,
-    /// Nobody may answer it.
-    pub no_reply: bool,
-    /// The connector proved the sender.
-    pub sender_verified: bool,
-    /// The upstream's thread.
-    pub thread: Option<ThreadId>,
-    /// A person writes in a direct conversation.
-    pub human_conversation: bool,
-}
-
 /// The stored message: a new one, or the one that an earlier send of the same external id stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepted {
@@ -45,10 +23,12 @@ pub struct Accepted {
     pub status: Status,
     /// Whether this call stored it.
     pub new: bool,
+    /// Whether this call stored it and the owner has a chief to hand it to.
+    pub deliverable: bool,
 }
 
 /// Stores a message once and answers only when it is durable. A repeat changes nothing and is answered even past the caps.
-/// The caller starts the delivery of a new one.
+/// The caller starts the delivery of a deliverable one.
 ///
 /// # Errors
 /// [`MessageError`]; nothing was stored then.
@@ -59,14 +39,16 @@ pub async fn accept(app: &App, caller: &PluginCaller, message: NewMessage) -> Re
             Box::pin(async move {
                 plugins::touch(tx, &caller, now).await?;
                 let external_id = message.external_id.as_str().to_owned();
-                let inserted: Option<(i64,)> = insert(tx, caller.plugin, message, now).await?;
-                if let Some((id,)) = inserted {
+                let inserted: Option<(i64, i64)> = insert(tx, caller.plugin, message, now).await?;
+                if let Some((id, chiefs)) = inserted {
                     tx.wake(Topic::Owner(caller.owner));
-                    return Ok(Accepted { id: MessageId::new(id), status: Status::Queued, new: true });
+                    return Ok(Accepted { id: MessageId::new(id), status: Status::Queued, new: true, deliverable: chiefs > 0 });
                 }
                 let stored: Option<(i64, String)> = tx.optional(&sql::BY_EXTERNAL_ID, (caller.plugin, external_id)).await?;
                 match stored {
-                    Some((id, word)) => Ok(Accepted { id: MessageId::new(id), status: read_state(id, &word)?.status(), new: false }),
+                    Some((id, word)) => {
+                        Ok(Accepted { id: MessageId::new(id), status: read_state(id, &word)?.status(), new: false, deliverable: false })
+                    }
                     None => Err(cap(tx, caller.plugin, now).await?),
                 }
             })
@@ -74,7 +56,7 @@ pub async fn accept(app: &App, caller: &PluginCaller, message: NewMessage) -> Re
         .await
 }
 
-async fn insert(tx: &mut Tx, plugin: PluginId, message: NewMessage, now: Time) -> Result<Option<(i64,)>, Fault> {
+async fn insert(tx: &mut Tx, plugin: PluginId, message: NewMessage, now: Time) -> Result<Option<(i64, i64)>, Fault> {
     tx.optional(
         &sql::INSERT,
         (

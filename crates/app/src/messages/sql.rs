@@ -2,7 +2,8 @@
 
 use muster_store::{Sql, owned, owned_pair};
 
-/// Stores a message unless it is a repeat or a cap is reached, in one statement; answers no row in both of those cases.
+/// Stores a message unless it is a repeat or a cap is reached, in one statement; answers no row in both of those cases. It also says
+/// whether there is a chief, so that a message that must wait costs no second transaction to find that out.
 /// The hour's count ends an hour ahead of now (two hours, in microseconds, after its beginning): what a clock that was wrong stored for
 /// years ahead must not fill the hour until then.
 pub(super) static INSERT: Sql = owned(
@@ -11,7 +12,7 @@ pub(super) static INSERT: Sql = owned(
      SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'queued', $12 \
      WHERE (SELECT count(*) FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND stored_at > $13 AND stored_at <= $13 + 7200000000) < $14 \
        AND (SELECT count(*) FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND state IN ('queued', 'delivering')) < $15 \
-     ON CONFLICT (plugin_id, external_id) DO NOTHING RETURNING id",
+     ON CONFLICT (plugin_id, external_id) DO NOTHING RETURNING id, (SELECT count(*) FROM chiefs c WHERE c.owner_id = $1 AND c.removed_at IS NULL) AS chiefs",
 );
 pub(super) static BY_EXTERNAL_ID: Sql =
     owned("messages.by_external_id", "SELECT id, state FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND external_id = $3");

@@ -132,7 +132,12 @@ pub(crate) fn stop_signal() -> Result<CancellationToken, Failure> {
 /// Logs to standard error.
 pub(crate) fn log(config: &Config) -> Result<(), Failure> {
     let directives = config.text("MUSTER_LOG").unwrap_or("info");
-    let filter = EnvFilter::try_new(directives).map_err(|_| Failure::refused("bad_setting", "MUSTER_LOG has a value muster cannot use: write a level such as info, or directives such as muster_web=debug. Nothing was started"))?;
+    let bad = "MUSTER_LOG has a value muster cannot use: write a level such as info, or directives such as muster_web=debug. Nothing was started";
+    let mut filter = EnvFilter::try_new(directives).map_err(|_| Failure::refused("bad_setting", bad))?;
+    // The protocol's library calls it an error when an agent hangs up before its answer; only who asks for its log gets it.
+    if !directives.contains("rmcp") {
+        filter = filter.add_directive("rmcp=off".parse().map_err(|_| Failure::refused("bad_setting", bad))?);
+    }
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     let set = if config.text("MUSTER_LOG_FORMAT") == Some("json") { builder.json().try_init() } else { builder.with_target(false).try_init() };
     set.map_err(|error| Failure::refused("log", error.to_string()))

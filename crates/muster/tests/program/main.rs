@@ -2,11 +2,13 @@
 #![cfg(test)]
 
 mod claims;
+mod claude;
 mod cli;
 mod config;
 mod crash;
 mod hostile;
 mod kill;
+mod schema;
 mod stop;
 mod support;
 mod the_loop;

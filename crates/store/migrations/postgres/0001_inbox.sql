@@ -123,6 +123,7 @@ CREATE TABLE turns (
 CREATE UNIQUE INDEX turns_owner_id ON turns (owner_id, id);
 CREATE INDEX turns_conversation ON turns (owner_id, plugin_id, id);
 CREATE INDEX turns_message ON turns (owner_id, message_id, id);
+CREATE INDEX turns_running ON turns (owner_id, chief_id) WHERE outcome = 'running';
 
 CREATE TABLE tokens (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use muster_wire::plugin_v1::{Claim, ClaimedReply, Conflict, MessageStatus, NewMessage, Recorded, Refusal, SendResult, StoredMessage};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{RefOr, Required};
 use utoipa::openapi::server::Server;
 use utoipa::{Modify, OpenApi};
 
@@ -14,7 +15,7 @@ use crate::Web;
     info(title = "muster connector API", description = "A connector brings messages in and collects the replies the owner approved. See docs/connectors.md."),
     paths(messages, claim, result),
     components(schemas(NewMessage, StoredMessage, MessageStatus, Claim, ClaimedReply, SendResult, Recorded, Refusal, Conflict)),
-    modifiers(&BearerToken)
+    modifiers(&BearerToken, &BodyMayBeEmpty)
 )]
 struct Document;
 
@@ -24,6 +25,18 @@ impl Modify for BearerToken {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         if let Some(components) = document.components.as_mut() {
             components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+        }
+    }
+}
+
+/// A claim without a body counts as one that does not wait.
+struct BodyMayBeEmpty;
+
+impl Modify for BodyMayBeEmpty {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let claim = document.paths.paths.get_mut("/plugin/v1/drafts/claim").and_then(|path| path.post.as_mut());
+        if let Some(RefOr::T(body)) = claim.and_then(|claim| claim.request_body.as_mut()) {
+            body.required = Some(Required::False);
         }
     }
 }

@@ -175,6 +175,13 @@ fn while_plugins_are_off_the_route_is_not_there_for_anybody() {
                 "{token}"
             );
         }
+        for path in ["/api/plugin-threads", "/api/pr-sessions", "/api/routes/1/reply"] {
+            assert_eq!(
+                off.send(Ask::post(path).bearer(&personal)).await.status,
+                404,
+                "{path}"
+            );
+        }
         assert_eq!(
             off.send(Ask::get(&format!("/api/plugins/messages/{lost}/retry")))
                 .await

@@ -351,7 +351,7 @@ fn an_approval_can_be_withdrawn_until_it_is_collected() {
     });
 }
 
-// spec: DRF-051 UIP-016
+// spec: DRF-051 DRF-081 UIP-016
 #[test]
 fn a_stale_form_is_refused_with_the_state_named_and_the_archive_shows_each_state() {
     doors(|doors| async move {
@@ -394,7 +394,14 @@ fn a_stale_form_is_refused_with_the_state_named_and_the_archive_shows_each_state
             (unconfirmed, "unconfirmed"),
             (expired, "expired"),
         ] {
-            assert!(card(&archive, draft).contains(word), "{word}");
+            let archived = card(&archive, draft);
+            assert!(
+                archived.contains(word) && archived.contains("<dt>Written</dt>"),
+                "{word}: {archived}"
+            );
+            // What no claim reported has no end yet: a late result may still come.
+            let ended = draft != unconfirmed;
+            assert_eq!(archived.contains("<dt>Ended</dt>"), ended, "{word}: {archived}");
             for act in ["approve", "reject", "withdraw"] {
                 let refused = press(&doors, &cookie, draft, act).await;
                 assert!(

@@ -374,7 +374,7 @@ fn a_result_for_what_was_never_claimed_is_refused_with_its_state() {
     });
 }
 
-// spec: RES-014 DRF-081
+// spec: RES-014
 #[test]
 fn what_the_connector_said_stands_escaped_in_the_archive_also_when_it_came_late() {
     doors(|doors| async move {

@@ -61,7 +61,7 @@ fn row(page: &str, id: &str) -> String {
     rest.split("</li>").next().unwrap().to_owned()
 }
 
-// spec: TOK-001 TOK-004..TOK-006 TOK-016 TOK-018 UIP-010 UIP-011
+// spec: TOK-001 TOK-004..TOK-006 TOK-016 UIP-010 UIP-011
 #[test]
 fn a_new_token_is_shown_once_to_the_browser_that_made_it_and_only_its_hash_is_kept() {
     doors(|doors| async move {
