@@ -18,11 +18,20 @@ impl Browser {
     /// Signs in with the password.
     pub(crate) async fn sign_in(server: &Server, place: &Place) -> Result<Self> {
         let address = server.address;
-        let mut browser = Self { link: Link::open(address).await?, address, cookie: String::new() };
+        let mut browser = Self {
+            link: Link::open(address).await?,
+            address,
+            cookie: String::new(),
+        };
         let form = format!("name={OWNER}&password={}", place.password());
         let answer = browser.post("/sign-in", &form).await?;
-        let cookie = answer.header("set-cookie").and_then(|line| line.split(';').next());
-        browser.cookie = cookie.filter(|_| answer.status == 303).context("the sign-in was refused")?.to_owned();
+        let cookie = answer
+            .header("set-cookie")
+            .and_then(|line| line.split(';').next());
+        browser.cookie = cookie
+            .filter(|_| answer.status == 303)
+            .context("the sign-in was refused")?
+            .to_owned();
         Ok(browser)
     }
 
@@ -32,15 +41,23 @@ impl Browser {
             "cookie: {}\r\norigin: http://{}\r\ncontent-type: application/x-www-form-urlencoded\r\n",
             self.cookie, self.address
         );
-        self.link.call(&request("POST", path, self.address, &headers, form)).await
+        self.link
+            .call(&request("POST", path, self.address, &headers, form))
+            .await
     }
 
     /// Approves a draft; done when the answer leads back to its card.
     pub(crate) async fn approve(&mut self, draft: i64) -> Result<()> {
-        let answer = self.post(&format!("/attention/drafts/{draft}/approve"), "").await?;
+        let answer = self
+            .post(&format!("/attention/drafts/{draft}/approve"), "")
+            .await?;
         let card = format!("/attention?tab=drafts#draft-{draft}");
         if answer.status != 303 || answer.header("location") != Some(card.as_str()) {
-            bail!("the approval of draft {draft} was answered with {}: {}", answer.status, answer.text());
+            bail!(
+                "the approval of draft {draft} was answered with {}: {}",
+                answer.status,
+                answer.text()
+            );
         }
         Ok(())
     }
@@ -48,7 +65,10 @@ impl Browser {
     /// Opens a page and answers its text.
     pub(crate) async fn open(&mut self, path: &str) -> Result<String> {
         let headers = format!("cookie: {}\r\naccept: text/html\r\n", self.cookie);
-        let answer = self.link.call(&request("GET", path, self.address, &headers, "")).await?;
+        let answer = self
+            .link
+            .call(&request("GET", path, self.address, &headers, ""))
+            .await?;
         if answer.status != 200 {
             bail!("{path} was answered with {}", answer.status);
         }

@@ -22,14 +22,28 @@ pub(crate) fn before_rustc() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let mut rustc = Command::new(arguments.next()?);
     let arguments: Vec<_> = arguments.collect();
-    let name = arguments.iter().skip_while(|argument| *argument != "--crate-name").nth(1);
+    let name = arguments
+        .iter()
+        .skip_while(|argument| *argument != "--crate-name")
+        .nth(1);
     let name = name.map_or_else(|| "?".to_owned(), |name| name.to_string_lossy().into_owned());
-    let code = rustc.args(&arguments).env_remove(LOG).status().ok().and_then(|status| status.code());
-    if let (Ok(seconds), Ok(mut file)) = (children(), std::fs::File::options().create(true).append(true).open(log)) {
+    let code = rustc
+        .args(&arguments)
+        .env_remove(LOG)
+        .status()
+        .ok()
+        .and_then(|status| status.code());
+    if let (Ok(seconds), Ok(mut file)) = (
+        children(),
+        std::fs::File::options().create(true).append(true).open(log),
+    ) {
         // One short line is written at once, whoever else writes; without it the crate counts as unknown.
         let _ = file.write_all(format!("{name} {seconds:.3}\n").as_bytes());
     }
-    Some(code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+    Some(
+        code.and_then(|code| u8::try_from(code).ok())
+            .map_or(ExitCode::FAILURE, ExitCode::from),
+    )
 }
 
 /// Processor seconds of all children that were waited for.
@@ -46,7 +60,11 @@ fn children() -> Result<f64> {
 pub(crate) fn run(folder: &Path) -> Result<Vec<Figure>> {
     Ok(vec![
         one(folder, "cargo run -- demo", &["run", "--locked", "--", "demo"])?,
-        one(folder, "cargo run --release -- demo", &["run", "--locked", "--release", "--", "demo"])?,
+        one(
+            folder,
+            "cargo run --release -- demo",
+            &["run", "--locked", "--release", "--", "demo"],
+        )?,
     ])
 }
 
@@ -74,7 +92,10 @@ fn one(folder: &Path, name: &str, arguments: &[&str]) -> Result<Figure> {
     let mut child = cargo.spawn().context("cargo could not be started")?;
     let output = child.stdout.take().context("cargo's output cannot be read")?;
     let mut lines = BufReader::new(output).lines();
-    let linked = lines.by_ref().map_while(Result::ok).any(|line| line.contains("http://"));
+    let linked = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .any(|line| line.contains("http://"));
     let wall = begun.elapsed().as_secs_f64();
     let pid = i32::try_from(child.id()).context("a process id is too large")?;
     if linked {
@@ -88,9 +109,21 @@ fn one(folder: &Path, name: &str, arguments: &[&str]) -> Result<Figure> {
     }
     let seconds = children()? - before;
     let crates = read(&log)?;
-    let outside: f64 = crates.iter().filter(|(name, _)| !ours(name)).map(|(_, seconds)| seconds).sum();
-    let own: f64 = crates.iter().filter(|(name, _)| ours(name)).map(|(_, seconds)| seconds).sum();
-    let heaviest: Vec<String> = heaviest(crates).into_iter().take(8).map(|(name, seconds)| format!("{name} {seconds:.0}")).collect();
+    let outside: f64 = crates
+        .iter()
+        .filter(|(name, _)| !ours(name))
+        .map(|(_, seconds)| seconds)
+        .sum();
+    let own: f64 = crates
+        .iter()
+        .filter(|(name, _)| ours(name))
+        .map(|(_, seconds)| seconds)
+        .sum();
+    let heaviest: Vec<String> = heaviest(crates)
+        .into_iter()
+        .take(8)
+        .map(|(name, seconds)| format!("{name} {seconds:.0}"))
+        .collect();
     Ok(Figure::new(
         format!("{name}, from nothing built to the printed link"),
         Amount::of(seconds, "CPU-s"),

@@ -30,7 +30,13 @@ type Expected = Rc<RefCell<HashMap<i64, oneshot::Sender<Instant>>>>;
 async fn connector(address: SocketAddr, token: String, expected: Expected) -> Result<()> {
     let mut link = Link::open(address).await?;
     let headers = bearer(&token);
-    let claim = request("POST", "/plugin/v1/drafts/claim", address, &headers, r#"{"wait_seconds":25}"#);
+    let claim = request(
+        "POST",
+        "/plugin/v1/drafts/claim",
+        address,
+        &headers,
+        r#"{"wait_seconds":25}"#,
+    );
     loop {
         let answer = link.call(&claim).await?;
         let now = Instant::now();
@@ -43,9 +49,15 @@ async fn connector(address: SocketAddr, token: String, expected: Expected) -> Re
                     let _ = expects.send(now);
                 }
                 let path = format!("/plugin/v1/drafts/{draft}/result");
-                let reported = link.call(&request("POST", &path, address, &headers, r#"{"ok":true}"#)).await?;
+                let reported = link
+                    .call(&request("POST", &path, address, &headers, r#"{"ok":true}"#))
+                    .await?;
                 if reported.status != 200 {
-                    bail!("a result was answered with {}: {}", reported.status, reported.text());
+                    bail!(
+                        "a result was answered with {}: {}",
+                        reported.status,
+                        reported.text()
+                    );
                 }
             }
             other => bail!("a claim was answered with {other}: {}", answer.text()),
@@ -57,7 +69,9 @@ async fn connector(address: SocketAddr, token: String, expected: Expected) -> Re
 async fn until_waiting(server: &Server, link: &mut Link, count: usize) -> Result<()> {
     let line = format!("muster_claims_waiting {count}");
     for _ in 0..600 {
-        let answer = link.call(&request("GET", "/metrics", server.address, "", "")).await?;
+        let answer = link
+            .call(&request("GET", "/metrics", server.address, "", ""))
+            .await?;
         if answer.text().lines().any(|found| found == line) {
             return Ok(());
         }
@@ -80,7 +94,15 @@ async fn warm_up(server: &Server, connectors: &[Connector]) -> Result<()> {
         tasks.push(spawn_local(async move {
             let mut link = Link::open(address).await?;
             for connector in part {
-                let answer = link.call(&request("POST", "/plugin/v1/drafts/claim", address, &bearer(&connector.token), "")).await?;
+                let answer = link
+                    .call(&request(
+                        "POST",
+                        "/plugin/v1/drafts/claim",
+                        address,
+                        &bearer(&connector.token),
+                        "",
+                    ))
+                    .await?;
                 if answer.status != 204 {
                     bail!("a claim was answered with {}: {}", answer.status, answer.text());
                 }
@@ -100,7 +122,8 @@ async fn idle_connection(server: &Server) -> Result<f64> {
     let mut links = Vec::with_capacity(WAITING);
     for _ in 0..WAITING {
         let mut link = Link::open(server.address).await?;
-        link.call(&request("GET", "/healthz", server.address, "", "")).await?;
+        link.call(&request("GET", "/healthz", server.address, "", ""))
+            .await?;
         links.push(link);
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -108,7 +131,12 @@ async fn idle_connection(server: &Server) -> Result<f64> {
 }
 
 /// The figures on SQLite.
-pub(crate) async fn run(muster: &Muster, folder: &Path, approvals: usize, time: Duration) -> Result<Vec<Figure>> {
+pub(crate) async fn run(
+    muster: &Muster,
+    folder: &Path,
+    approvals: usize,
+    time: Duration,
+) -> Result<Vec<Figure>> {
     raise_descriptors()?;
     let place = Place::sqlite(muster, folder)?;
     let seeds = Seeds::open(&place).await?;
@@ -130,7 +158,10 @@ pub(crate) async fn run(muster: &Muster, folder: &Path, approvals: usize, time: 
     // Before anybody signs in: a password's 19 MiB would leave room in the heap that hides what a waiting one takes.
     let before = server.resident()?;
     let expected = Expected::default();
-    let tasks: Vec<_> = connectors.iter().map(|one| spawn_local(connector(server.address, one.token.clone(), expected.clone()))).collect();
+    let tasks: Vec<_> = connectors
+        .iter()
+        .map(|one| spawn_local(connector(server.address, one.token.clone(), expected.clone())))
+        .collect();
     let mut watch = Link::open(server.address).await?;
     until_waiting(&server, &mut watch, WAITING).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -144,7 +175,9 @@ pub(crate) async fn run(muster: &Muster, folder: &Path, approvals: usize, time: 
         let asked = Instant::now();
         browser.approve(draft).await?;
         let answered = Instant::now();
-        let collected = tokio::time::timeout(Duration::from_secs(30), told).await.context("an approved reply was not collected")??;
+        let collected = tokio::time::timeout(Duration::from_secs(30), told)
+            .await
+            .context("an approved reply was not collected")??;
         from_request.add(collected.duration_since(asked).as_secs_f64() * 1e3);
         from_answer.add(collected.saturating_duration_since(answered).as_secs_f64() * 1e3);
         tokio::time::sleep(PAUSE).await;
@@ -155,7 +188,13 @@ pub(crate) async fn run(muster: &Muster, folder: &Path, approvals: usize, time: 
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     server.stop()?;
     let note = |samples: &Samples| {
-        format!("p50 {:.2} ms, p95 {:.2} ms, worst {:.2} ms of {}", samples.median(), samples.percentile(0.95), samples.worst(), samples.len())
+        format!(
+            "p50 {:.2} ms, p95 {:.2} ms, worst {:.2} ms of {}",
+            samples.median(),
+            samples.percentile(0.95),
+            samples.worst(),
+            samples.len()
+        )
     };
     let floor = Amount::of(2.0 * commit, "ms");
     let target = Target::Below(20.0);
@@ -196,4 +235,3 @@ async fn commit_alone(muster: &Muster, folder: &Path, time: Duration) -> Result<
     raw.close().await?;
     Ok(1e3 / rate)
 }
-

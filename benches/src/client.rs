@@ -44,7 +44,9 @@ impl Answer {
 impl Link {
     /// Opens a connection.
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).await.context("muster does not accept a connection")?;
+        let stream = TcpStream::connect(address)
+            .await
+            .context("muster does not accept a connection")?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream,
@@ -70,7 +72,8 @@ impl Link {
 /// A request's bytes. `headers` are whole lines, each with its line end.
 pub(crate) fn request(method: &str, path: &str, address: SocketAddr, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}content-length: {length}\r\n\r\n{body}").into_bytes()
+    format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}content-length: {length}\r\n\r\n{body}")
+        .into_bytes()
 }
 
 /// The line that carries a token.
@@ -128,13 +131,21 @@ mod tests {
             assert!(parse(whole.get(..cut).unwrap()).unwrap().is_none(), "{cut}");
         }
         let (answer, taken) = parse(whole).unwrap().unwrap();
-        assert_eq!((answer.status, taken, answer.number("id").unwrap()), (202, length, 7));
+        assert_eq!(
+            (answer.status, taken, answer.number("id").unwrap()),
+            (202, length, 7)
+        );
         assert!(answer.number("status").is_err());
     }
 
     #[test]
     fn an_answer_without_a_length_has_no_body() {
-        let (answer, _) = parse(b"HTTP/1.1 204 No Content\r\ndate: x\r\n\r\n").unwrap().unwrap();
-        assert_eq!((answer.status, answer.body.len(), answer.header("date")), (204, 0, Some("x")));
+        let (answer, _) = parse(b"HTTP/1.1 204 No Content\r\ndate: x\r\n\r\n")
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (answer.status, answer.body.len(), answer.header("date")),
+            (204, 0, Some("x"))
+        );
     }
 }

@@ -1,5 +1,9 @@
 //! Measures the figures of docs/performance.md on this machine, each beside its raw limit in the same run. Never prints a figure without what it was measured against.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks through its standard streams")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program speaks through its standard streams"
+)]
 
 mod browser;
 mod building;
@@ -29,7 +33,10 @@ use crate::server::{Muster, workspace};
 
 /// Measures muster's figures, each beside the raw limit of the same machine in the same run.
 #[derive(Debug, Parser)]
-#[command(name = "muster-bench", after_help = "Example: cargo run --release -p muster-bench -- all")]
+#[command(
+    name = "muster-bench",
+    after_help = "Example: cargo run --release -p muster-bench -- all"
+)]
 struct Arguments {
     /// Print one JSON document on standard output
     #[arg(long, global = true)]
@@ -105,7 +112,12 @@ fn run(arguments: &Arguments) -> Result<bool> {
     eprintln!("{machine}");
     let figures = measure(arguments, &muster, folder.path())?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&json!({"machine": machine, "muster": muster.version()?, "figures": figures}))?);
+        println!(
+            "{}",
+            serde_json::to_string_pretty(
+                &json!({"machine": machine, "muster": muster.version()?, "figures": figures})
+            )?
+        );
     } else {
         println!("{machine} {}.\n\n{}", muster.version()?, report::table(&figures));
     }
@@ -115,7 +127,9 @@ fn run(arguments: &Arguments) -> Result<bool> {
 fn measure(arguments: &Arguments, muster: &Muster, folder: &Path) -> Result<Vec<Figure>> {
     let (what, time) = (arguments.what, Duration::from_secs(arguments.seconds.max(1)));
     let rounds = arguments.rounds.max(1);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let local = tokio::task::LocalSet::new();
     let mut figures = Vec::new();
     if what.wants(What::Messages) {
@@ -159,11 +173,19 @@ fn folder(wanted: Option<&Path>) -> Result<tempfile::TempDir> {
             folder
         }
     };
-    let parent = parent.canonicalize().with_context(|| format!("{} is not there", parent.display()))?;
+    let parent = parent
+        .canonicalize()
+        .with_context(|| format!("{} is not there", parent.display()))?;
     if statfs(&parent)?.filesystem_type() == TMPFS_MAGIC {
-        bail!("{} lies in memory, where every commit is quick; name a folder on a disk with --dir", parent.display());
+        bail!(
+            "{} lies in memory, where every commit is quick; name a folder on a disk with --dir",
+            parent.display()
+        );
     }
-    let folder = tempfile::Builder::new().prefix("run-").permissions(open_to_postgres()).tempdir_in(parent)?;
+    let folder = tempfile::Builder::new()
+        .prefix("run-")
+        .permissions(open_to_postgres())
+        .tempdir_in(parent)?;
     Ok(folder)
 }
 
@@ -179,11 +201,21 @@ fn machine() -> Result<String> {
     let memory = std::fs::read_to_string("/proc/meminfo").context("the memory cannot be read")?;
     let kibibytes: u64 = memory
         .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.trim().parse().ok())
+        .find_map(|line| {
+            line.strip_prefix("MemTotal:")?
+                .trim()
+                .strip_suffix(" kB")?
+                .trim()
+                .parse()
+                .ok()
+        })
         .context("the kernel does not say how much memory there is")?;
     let load = std::fs::read_to_string("/proc/loadavg").context("the load cannot be read")?;
     let load = load.split(' ').next().unwrap_or("?");
     let day = Clock::system().now().rfc3339();
     let day = day.split('T').next().unwrap_or("?");
-    Ok(format!("{day}, {cores} cores, {} GiB, load {load} before the run.", kibibytes.div_ceil(1024 * 1024)))
+    Ok(format!(
+        "{day}, {cores} cores, {} GiB, load {load} before the run.",
+        kibibytes.div_ceil(1024 * 1024)
+    ))
 }

@@ -48,7 +48,10 @@ impl Load {
     fn request(&self) -> Vec<u8> {
         let number = self.next.get();
         self.next.set(number + 1);
-        let token = self.tokens.get(number % self.tokens.len().max(1)).map_or("", String::as_str);
+        let token = self
+            .tokens
+            .get(number % self.tokens.len().max(1))
+            .map_or("", String::as_str);
         // Plain ASCII without quotes, so that it needs no escapes.
         let body = format!(
             r#"{{"external_id":"message-{number}","sender":"Sender {number} <sender{number}@example.org>","subject":"Question {number} about the order","body":"{}","received_at":"2026-01-01T00:00:00Z","sender_verified":true,"thread":"thread-{number}"}}"#,
@@ -64,7 +67,10 @@ impl Load {
             links.push(Link::open(self.address).await?);
         }
         let begun = Instant::now();
-        let tasks: Vec<_> = links.into_iter().map(|link| spawn_local(self.clone().one(link, begun, time))).collect();
+        let tasks: Vec<_> = links
+            .into_iter()
+            .map(|link| spawn_local(self.clone().one(link, begun, time)))
+            .collect();
         let mut milliseconds = Samples::default();
         for task in tasks {
             for sample in task.await?? {
@@ -72,7 +78,10 @@ impl Load {
             }
         }
         let count = u32::try_from(milliseconds.len()).unwrap_or(u32::MAX);
-        Ok(Stretch { per_second: f64::from(count) / begun.elapsed().as_secs_f64(), milliseconds })
+        Ok(Stretch {
+            per_second: f64::from(count) / begun.elapsed().as_secs_f64(),
+            milliseconds,
+        })
     }
 
     async fn one(self: Rc<Self>, mut link: Link, begun: Instant, time: Duration) -> Result<Vec<f64>> {
@@ -122,13 +131,22 @@ impl Rounds {
             self.ratio.spread(),
             self.latency.median()
         );
-        let (rate, limit) = (Amount::of(self.rate.median(), "/s"), Amount::of(self.raw.median(), "/s"));
-        Figure::new(name, rate, Some((raw, limit)), Target::RatioAtLeast(least), note).with_ratio(self.ratio.median())
+        let (rate, limit) = (
+            Amount::of(self.rate.median(), "/s"),
+            Amount::of(self.raw.median(), "/s"),
+        );
+        Figure::new(name, rate, Some((raw, limit)), Target::RatioAtLeast(least), note)
+            .with_ratio(self.ratio.median())
     }
 }
 
 /// The figures on SQLite with synchronous=FULL.
-pub(crate) async fn sqlite(muster: &Muster, folder: &Path, rounds: usize, time: Duration) -> Result<Vec<Figure>> {
+pub(crate) async fn sqlite(
+    muster: &Muster,
+    folder: &Path,
+    rounds: usize,
+    time: Duration,
+) -> Result<Vec<Figure>> {
     let place = Place::sqlite(muster, folder)?;
     let seeds = Seeds::open(&place).await?;
     let connectors = seeds.connectors(CONNECTORS).await?;
@@ -155,7 +173,10 @@ pub(crate) async fn sqlite(muster: &Muster, folder: &Path, rounds: usize, time: 
     raw.close().await?;
     server.stop()?;
     let sync = raw::fdatasync(folder, time)?;
-    let more = format!("; into a table without indexes the raw loop does {:.0}/s; SQLite {version}", plain.median());
+    let more = format!(
+        "; into a table without indexes the raw loop does {:.0}/s; SQLite {version}",
+        plain.median()
+    );
     Ok(vec![
         one.figure("messages, SQLite, 1 client", "single-row commits", 0.7, &more),
         many.figure("messages, SQLite, 32 clients", "single-row commits", 2.5, ""),
@@ -164,13 +185,21 @@ pub(crate) async fn sqlite(muster: &Muster, folder: &Path, rounds: usize, time: 
             Amount::of(sync.median(), "ms"),
             None,
             Target::Nothing,
-            format!("so one durable write after another comes to {:.0}/s", 1e3 / sync.median()),
+            format!(
+                "so one durable write after another comes to {:.0}/s",
+                1e3 / sync.median()
+            ),
         ),
     ])
 }
 
 /// The figure on Postgres with fsync on.
-pub(crate) async fn postgres(muster: &Muster, folder: &Path, rounds: usize, time: Duration) -> Result<Vec<Figure>> {
+pub(crate) async fn postgres(
+    muster: &Muster,
+    folder: &Path,
+    rounds: usize,
+    time: Duration,
+) -> Result<Vec<Figure>> {
     let cluster = Cluster::start_in(folder, Durability::Durable).context("no Postgres to measure")?;
     let place = Place::postgres(muster, folder, cluster.app_url())?;
     let seeds = Seeds::open(&place).await?;
@@ -178,7 +207,10 @@ pub(crate) async fn postgres(muster: &Muster, folder: &Path, rounds: usize, time
     seeds.close().await;
     let pgbench = Pgbench::prepare(&cluster, folder, owner, &connectors)?;
     // As many connections as there are clients, as pgbench has.
-    let server = place.serve(muster, &[("MUSTER_LOG", "warn"), ("MUSTER_DATABASE_CONNECTIONS", "32")])?;
+    let server = place.serve(
+        muster,
+        &[("MUSTER_LOG", "warn"), ("MUSTER_DATABASE_CONNECTIONS", "32")],
+    )?;
     let load = Load::new(&server, connectors);
     load.warm_up().await?;
     pgbench.run(MANY, time)?;
@@ -189,5 +221,10 @@ pub(crate) async fn postgres(muster: &Muster, folder: &Path, rounds: usize, time
     }
     server.stop()?;
     let more = format!("; {}, 32 connections", raw::postgres_version(&cluster)?);
-    Ok(vec![many.figure("messages, Postgres, 32 clients", "pgbench, 32 clients", 0.5, &more)])
+    Ok(vec![many.figure(
+        "messages, Postgres, 32 clients",
+        "pgbench, 32 clients",
+        0.5,
+        &more,
+    )])
 }

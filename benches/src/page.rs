@@ -33,13 +33,20 @@ pub(crate) async fn run(muster: &Muster, folder: &Path, requests: usize) -> Resu
     let mut floor = Samples::default();
     for _ in 0..requests {
         let begun = Instant::now();
-        link.call(&request("GET", "/healthz", server.address, "", "")).await?;
+        link.call(&request("GET", "/healthz", server.address, "", ""))
+            .await?;
         floor.add(begun.elapsed().as_secs_f64() * 1e3);
     }
     let mut figures = Vec::new();
     for (name, path) in [
-        ("the archive's first page", "/attention?tab=drafts&archived=1".to_owned()),
-        ("a page from its middle", format!("/attention?tab=drafts&archived=1&before={}", ARCHIVED / 2)),
+        (
+            "the archive's first page",
+            "/attention?tab=drafts&archived=1".to_owned(),
+        ),
+        (
+            "a page from its middle",
+            format!("/attention?tab=drafts&archived=1&before={}", ARCHIVED / 2),
+        ),
         ("the drafts' page", "/attention?tab=drafts".to_owned()),
     ] {
         let cards = browser.open(&path).await?.matches("id=\"draft-").count();
@@ -57,7 +64,13 @@ pub(crate) async fn run(muster: &Muster, folder: &Path, requests: usize) -> Resu
             Amount::of(times.percentile(0.95), "ms"),
             Some(("/healthz, p95", Amount::of(floor.percentile(0.95), "ms"))),
             Target::Below(50.0),
-            format!("{} requests; p50 {:.2} ms, worst {:.2} ms; 50 cards, {} KiB", times.len(), times.median(), times.worst(), size / 1024),
+            format!(
+                "{} requests; p50 {:.2} ms, worst {:.2} ms; 50 cards, {} KiB",
+                times.len(),
+                times.median(),
+                times.worst(),
+                size / 1024
+            ),
         ));
     }
     server.stop()?;

@@ -66,8 +66,13 @@ const MAKE_BARE: &str = "CREATE TABLE bare (id INTEGER PRIMARY KEY AUTOINCREMENT
 impl SqliteLoop {
     /// On the database of a place that muster made and nothing else uses.
     pub(crate) async fn open(url: &str, owner: i64, connectors: &[Connector]) -> Result<Self> {
-        let path = url.strip_prefix("sqlite://").context("the raw loop is SQLite's")?;
-        let options = SqliteConnectOptions::new().filename(path).foreign_keys(true).synchronous(SqliteSynchronous::Full);
+        let path = url
+            .strip_prefix("sqlite://")
+            .context("the raw loop is SQLite's")?;
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .foreign_keys(true)
+            .synchronous(SqliteSynchronous::Full);
         let mut conn = SqliteConnection::connect_with(&options).await?;
         let (mode,): (String,) = sqlx::query_as("PRAGMA journal_mode").fetch_one(&mut conn).await?;
         if mode != "wal" {
@@ -75,12 +80,20 @@ impl SqliteLoop {
         }
         sqlx::query(MAKE_BARE).execute(&mut conn).await?;
         let plugins = connectors.iter().map(|connector| connector.id).collect();
-        Ok(Self { conn, owner, plugins, next: 0, body: text(BODY) })
+        Ok(Self {
+            conn,
+            owner,
+            plugins,
+            next: 0,
+            body: text(BODY),
+        })
     }
 
     /// SQLite's version.
     pub(crate) async fn version(&mut self) -> Result<String> {
-        let (version,): (String,) = sqlx::query_as("SELECT sqlite_version()").fetch_one(&mut self.conn).await?;
+        let (version,): (String,) = sqlx::query_as("SELECT sqlite_version()")
+            .fetch_one(&mut self.conn)
+            .await?;
         Ok(version)
     }
 
@@ -94,7 +107,11 @@ impl SqliteLoop {
         while begun.elapsed() < time {
             let number = self.next;
             self.next += 1;
-            let plugin = self.plugins.get(number % self.plugins.len().max(1)).copied().unwrap_or(1);
+            let plugin = self
+                .plugins
+                .get(number % self.plugins.len().max(1))
+                .copied()
+                .unwrap_or(1);
             sqlx::query(statement)
                 .bind(self.owner)
                 .bind(plugin)
@@ -127,7 +144,12 @@ pub(crate) struct Pgbench<'a> {
 
 impl<'a> Pgbench<'a> {
     /// Makes the table beside muster's, with its columns, identity, checks, indexes and the foreign key to connectors.
-    pub(crate) fn prepare(cluster: &'a xtask::pg::Cluster, folder: &Path, owner: i64, connectors: &[Connector]) -> Result<Self> {
+    pub(crate) fn prepare(
+        cluster: &'a xtask::pg::Cluster,
+        folder: &Path,
+        owner: i64,
+        connectors: &[Connector],
+    ) -> Result<Self> {
         let tables = "CREATE TABLE raw_messages (LIKE messages INCLUDING ALL); \
              ALTER TABLE raw_messages ADD FOREIGN KEY (owner_id, plugin_id) REFERENCES plugins (owner_id, id)";
         let made = psql(cluster, tables)?;
@@ -143,8 +165,16 @@ impl<'a> Pgbench<'a> {
              VALUES (:owner, :plugin, 'message-' || :number, 'Sender <sender@example.org>', 'Question about the order', :text, 1767225600000000, false, true, 'thread-' || :number, false, 'queued', 1767225600000000);\n",
         )?;
         let ids = connectors.iter().map(|connector| connector.id);
-        let plugins = (ids.clone().min().context("there is no connector")?, ids.max().context("there is no connector")?);
-        Ok(Self { cluster, script, owner, plugins })
+        let plugins = (
+            ids.clone().min().context("there is no connector")?,
+            ids.max().context("there is no connector")?,
+        );
+        Ok(Self {
+            cluster,
+            script,
+            owner,
+            plugins,
+        })
     }
 
     /// Inserts per second with `clients` connections for whole seconds of `time`.
@@ -156,7 +186,14 @@ impl<'a> Pgbench<'a> {
             .arg(format!("--time={}", time.as_secs().max(1)))
             .arg("--file")
             .arg(&self.script)
-            .args(["-D", &format!("owner={}", self.owner), "-D", &format!("first={first}"), "-D", &format!("last={last}")])
+            .args([
+                "-D",
+                &format!("owner={}", self.owner),
+                "-D",
+                &format!("first={first}"),
+                "-D",
+                &format!("last={last}"),
+            ])
             .args(["-D", &format!("text={}", text(BODY))])
             .arg(DATABASE)
             .output()
@@ -180,19 +217,35 @@ fn client(cluster: &xtask::pg::Cluster, program: &str) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
         command.env_remove(name);
     }
-    command.arg("-h").arg(cluster.dir()).args(["-U", xtask::pg::ADMIN]).stdin(Stdio::null());
+    command
+        .arg("-h")
+        .arg(cluster.dir())
+        .args(["-U", xtask::pg::ADMIN])
+        .stdin(Stdio::null());
     command
 }
 
 fn psql(cluster: &xtask::pg::Cluster, statements: &str) -> Result<std::process::ExitStatus> {
     client(cluster, "psql")
-        .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", DATABASE, "-c", statements])
+        .args([
+            "-X",
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-d",
+            DATABASE,
+            "-c",
+            statements,
+        ])
         .status()
         .context("psql could not be started")
 }
 
 /// The server's version, as it says it.
 pub(crate) fn postgres_version(cluster: &xtask::pg::Cluster) -> Result<String> {
-    let output = Command::new(cluster.bin().join("postgres")).arg("--version").output().context("postgres could not be started")?;
+    let output = Command::new(cluster.bin().join("postgres"))
+        .arg("--version")
+        .output()
+        .context("postgres could not be started")?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -209,7 +209,10 @@ mod tests {
     fn a_percentile_is_the_sample_that_so_many_do_not_exceed() {
         let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
         for (share, expected) in [(0.0, 1.0), (0.5, 50.0), (0.99, 99.0), (1.0, 100.0)] {
-            assert!((samples(&hundred).percentile(share) - expected).abs() < f64::EPSILON, "{share}");
+            assert!(
+                (samples(&hundred).percentile(share) - expected).abs() < f64::EPSILON,
+                "{share}"
+            );
         }
         assert!((samples(&[7.0]).percentile(0.99) - 7.0).abs() < f64::EPSILON);
         assert!(samples(&[]).median().is_nan());
@@ -227,7 +230,14 @@ mod tests {
     #[test]
     fn a_target_is_met_from_its_own_side_only() {
         let figure = |value: f64, target| {
-            Figure::new("x", Amount::of(value, "/s"), Some(("y", Amount::of(100.0, "/s"))), target, "").met
+            Figure::new(
+                "x",
+                Amount::of(value, "/s"),
+                Some(("y", Amount::of(100.0, "/s"))),
+                target,
+                "",
+            )
+            .met
         };
         assert_eq!(figure(70.0, Target::RatioAtLeast(0.7)), Some(true));
         assert_eq!(figure(69.9, Target::RatioAtLeast(0.7)), Some(false));
@@ -238,9 +248,18 @@ mod tests {
 
     #[test]
     fn the_table_says_no_aloud() {
-        let miss = Figure::new("rate", Amount::of(1.0, "/s"), Some(("raw", Amount::of(2.0, "/s"))), Target::RatioAtLeast(0.7), "n");
+        let miss = Figure::new(
+            "rate",
+            Amount::of(1.0, "/s"),
+            Some(("raw", Amount::of(2.0, "/s"))),
+            Target::RatioAtLeast(0.7),
+            "n",
+        );
         let table = table(&[miss]);
-        assert!(table.contains("| rate | 1.00 /s | 2.00 /s (raw) | 0.50 | ratio >= 0.7 | **no** |"), "{table}");
+        assert!(
+            table.contains("| rate | 1.00 /s | 2.00 /s (raw) | 0.50 | ratio >= 0.7 | **no** |"),
+            "{table}"
+        );
         assert!(table.contains("- rate: n"), "{table}");
     }
 }

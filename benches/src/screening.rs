@@ -14,7 +14,9 @@ const WORDS: usize = 500;
 
 /// 500 names of 100 characters that differ only at their end, and a reply that holds their beginning over and over.
 fn hostile() -> Result<(String, DenyWords)> {
-    let words: Vec<String> = (0..WORDS).map(|number| format!("{}z{number:03}", "a ".repeat(48))).collect();
+    let words: Vec<String> = (0..WORDS)
+        .map(|number| format!("{}z{number:03}", "a ".repeat(48)))
+        .collect();
     Ok(("a ".repeat(LONGEST / 2), DenyWords::parse(&words.join(","))?))
 }
 
@@ -34,7 +36,10 @@ pub(crate) fn run(time: Duration) -> Result<Vec<Figure>> {
     Ok(vec![Figure::new(
         "screen of the worst reply, p95",
         Amount::of(worst.percentile(0.95), "ms"),
-        Some(("1,000 bytes of prose, 500 names, p95", Amount::of(prose.percentile(0.95), "ms"))),
+        Some((
+            "1,000 bytes of prose, 500 names, p95",
+            Amount::of(prose.percentile(0.95), "ms"),
+        )),
         Target::Nothing,
         format!(
             "16 KiB against 500 deny words of 100 characters; p50 {:.1} ms, worst {:.1} ms of {}; peak memory grows by {memory:.0} KiB; on a thread of its own, so no request waits for it",
@@ -59,7 +64,8 @@ fn measure(reply: &str, words: &DenyWords, time: Duration) -> Result<Samples> {
 
 /// The most memory this process has held at once, in KiB.
 fn peak() -> Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("the memory of this process cannot be read")?;
+    let status =
+        std::fs::read_to_string("/proc/self/status").context("the memory of this process cannot be read")?;
     status
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:"))

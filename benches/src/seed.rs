@@ -52,10 +52,16 @@ impl Seeds {
     pub(crate) async fn open(place: &Place) -> Result<Self> {
         let db = Db::open(&Options::new(place.url(), place.folder().join("locks"))).await?;
         let owner = db
-            .system_read("bench", |tx| Box::pin(async move { tx.number(&FIND_OWNER, (OWNER,)).await }))
+            .system_read("bench", |tx| {
+                Box::pin(async move { tx.number(&FIND_OWNER, (OWNER,)).await })
+            })
             .await
             .context("the owner was not found")?;
-        Ok(Self { db, owner, now: Clock::system().now() })
+        Ok(Self {
+            db,
+            owner,
+            now: Clock::system().now(),
+        })
     }
 
     /// Lets go of the database.
@@ -83,7 +89,17 @@ impl Seeds {
                     Box::pin(async move {
                         let mut some = Vec::with_capacity(tokens.len());
                         for (number, token) in tokens.into_iter().enumerate() {
-                            let id = tx.number(&PLUGIN, (owner, format!("connector-{}", first + number), &TokenHash::of(&token), now)).await?;
+                            let id = tx
+                                .number(
+                                    &PLUGIN,
+                                    (
+                                        owner,
+                                        format!("connector-{}", first + number),
+                                        &TokenHash::of(&token),
+                                        now,
+                                    ),
+                                )
+                                .await?;
                             some.push(Connector { id, token });
                         }
                         Ok::<_, Fault>(some)
@@ -106,7 +122,13 @@ impl Seeds {
                     Box::pin(async move {
                         let mut some = Vec::with_capacity(part.len());
                         for connector in part {
-                            let row = Row { owner, chief, plugin: connector.id, number: 0, at: now };
+                            let row = Row {
+                                owner,
+                                chief,
+                                plugin: connector.id,
+                                number: 0,
+                                at: now,
+                            };
                             some.push(row.store(tx, State::Pending).await?);
                         }
                         Ok::<_, Fault>(some)
@@ -128,9 +150,19 @@ impl Seeds {
             self.db
                 .system_write("bench", move |tx| {
                     Box::pin(async move {
-                        for (number, plugin) in (from..to).zip(plugins.iter().copied().cycle().skip(from % plugins.len().max(1))) {
-                            let age = std::time::Duration::from_secs(u64::try_from(count - number).unwrap_or(0) * 60);
-                            let row = Row { owner, chief, plugin, number, at: now.minus(age) };
+                        for (number, plugin) in
+                            (from..to).zip(plugins.iter().copied().cycle().skip(from % plugins.len().max(1)))
+                        {
+                            let age = std::time::Duration::from_secs(
+                                u64::try_from(count - number).unwrap_or(0) * 60,
+                            );
+                            let row = Row {
+                                owner,
+                                chief,
+                                plugin,
+                                number,
+                                at: now.minus(age),
+                            };
                             row.store(tx, State::ended(number)).await?;
                         }
                         Ok::<_, Fault>(())
@@ -143,7 +175,12 @@ impl Seeds {
 
     async fn chief(&self) -> Result<i64> {
         let (owner, now) = (self.owner, self.now);
-        Ok(self.db.system_write("bench", move |tx| Box::pin(async move { tx.number(&CHIEF, (owner, now)).await })).await?)
+        Ok(self
+            .db
+            .system_write("bench", move |tx| {
+                Box::pin(async move { tx.number(&CHIEF, (owner, now)).await })
+            })
+            .await?)
     }
 }
 
@@ -160,10 +197,20 @@ enum State {
 }
 
 impl State {
-    const ENDS: [Self; 6] = [Self::Sent, Self::Failed, Self::Unconfirmed, Self::Rejected, Self::Superseded, Self::Expired];
+    const ENDS: [Self; 6] = [
+        Self::Sent,
+        Self::Failed,
+        Self::Unconfirmed,
+        Self::Rejected,
+        Self::Superseded,
+        Self::Expired,
+    ];
 
     fn ended(number: usize) -> Self {
-        Self::ENDS.get(number % Self::ENDS.len()).copied().unwrap_or(Self::Sent)
+        Self::ENDS
+            .get(number % Self::ENDS.len())
+            .copied()
+            .unwrap_or(Self::Sent)
     }
 
     const fn word(self) -> &'static str {
@@ -227,7 +274,9 @@ impl Row {
                 self.at.plus(LIFE).value(),
                 claimed.value(),
                 claimed.value(),
-                claimed.map(|at| at.plus(std::time::Duration::from_secs(120))).value(),
+                claimed
+                    .map(|at| at.plus(std::time::Duration::from_secs(120)))
+                    .value(),
                 ((state != State::Pending && state != State::Unconfirmed).then_some(self.at)).value(),
                 ((state == State::Sent).then(|| format!("<{number}@example.org>"))).value(),
                 ((state == State::Failed).then_some("The mail server refused the recipient.")).value(),

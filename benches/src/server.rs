@@ -43,25 +43,35 @@ impl Muster {
     /// The program at `given`, or the release build of this workspace, brought up to date first.
     pub(crate) fn find(given: Option<PathBuf>) -> Result<Self> {
         if let Some(program) = given {
-            let program = program.canonicalize().with_context(|| format!("{} is not there", program.display()))?;
+            let program = program
+                .canonicalize()
+                .with_context(|| format!("{} is not there", program.display()))?;
             return Ok(Self { program });
         }
         let own = std::env::current_exe().context("this program does not know where it lies")?;
         let folder = own.parent().context("this program lies in no folder")?;
         if !folder.ends_with("release") {
-            bail!("figures of a debug build say nothing: run cargo run --release -p muster-bench, or name a program with --muster");
+            bail!(
+                "figures of a debug build say nothing: run cargo run --release -p muster-bench, or name a program with --muster"
+            );
         }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        build.args(["build", "--release", "--package", "muster"]).current_dir(workspace()?);
+        build
+            .args(["build", "--release", "--package", "muster"])
+            .current_dir(workspace()?);
         if let Some(target) = folder.parent() {
             build.arg("--target-dir").arg(target);
         }
-        let built = build.status().context("cargo could not be started to build muster")?;
+        let built = build
+            .status()
+            .context("cargo could not be started to build muster")?;
         if !built.success() {
             bail!("muster could not be built");
         }
-        Ok(Self { program: folder.join("muster") })
+        Ok(Self {
+            program: folder.join("muster"),
+        })
     }
 
     /// The program's file.
@@ -72,7 +82,8 @@ impl Muster {
     /// A command that knows nothing of the caller's own muster.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MUSTER_")) {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MUSTER_"))
+        {
             command.env_remove(name);
         }
         command
@@ -80,7 +91,11 @@ impl Muster {
 
     /// What it calls itself.
     pub(crate) fn version(&self) -> Result<String> {
-        let output = self.command().arg("--version").output().context("muster could not be started")?;
+        let output = self
+            .command()
+            .arg("--version")
+            .output()
+            .context("muster could not be started")?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 }
@@ -92,9 +107,14 @@ pub(crate) fn workspace() -> Result<PathBuf> {
     let starts = own.into_iter().chain([here]);
     let root = |start: PathBuf| {
         let mut folders = start.ancestors();
-        folders.find(|folder| folder.join("Cargo.lock").is_file() && folder.join("benches").is_dir()).map(Path::to_path_buf)
+        folders
+            .find(|folder| folder.join("Cargo.lock").is_file() && folder.join("benches").is_dir())
+            .map(Path::to_path_buf)
     };
-    starts.into_iter().find_map(root).context("run this inside muster's repository")
+    starts
+        .into_iter()
+        .find_map(root)
+        .context("run this inside muster's repository")
 }
 
 impl Place {
@@ -102,19 +122,33 @@ impl Place {
     pub(crate) fn sqlite(muster: &Muster, parent: &Path) -> Result<Self> {
         let folder = TempDir::with_prefix_in("data-", parent).context("no data folder could be made")?;
         let url = format!("sqlite://{}", folder.path().join("muster.db").display());
-        Self { folder, url, password: random_hex::<8>()? }.with_owner(muster)
+        Self {
+            folder,
+            url,
+            password: random_hex::<8>()?,
+        }
+        .with_owner(muster)
     }
 
     /// An owner in the empty Postgres database `url`; the data folder below `parent` holds what no database does.
     pub(crate) fn postgres(muster: &Muster, parent: &Path, url: String) -> Result<Self> {
         let folder = TempDir::with_prefix_in("data-", parent).context("no data folder could be made")?;
-        Self { folder, url, password: random_hex::<8>()? }.with_owner(muster)
+        Self {
+            folder,
+            url,
+            password: random_hex::<8>()?,
+        }
+        .with_owner(muster)
     }
 
     fn with_owner(self, muster: &Muster) -> Result<Self> {
         let mut command = self.command(muster);
         command.args(["owner", "add", OWNER, "--password-stdin"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("muster could not be started")?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("muster could not be started")?;
         if let Some(mut input) = child.stdin.take() {
             writeln!(input, "{}", self.password)?;
         }
@@ -141,7 +175,9 @@ impl Place {
 
     fn command(&self, muster: &Muster) -> Command {
         let mut command = muster.command();
-        command.env("MUSTER_DATA_DIR", self.folder()).env("MUSTER_DATABASE_URL", &self.url);
+        command
+            .env("MUSTER_DATA_DIR", self.folder())
+            .env("MUSTER_DATABASE_URL", &self.url);
         command
     }
 
@@ -163,20 +199,32 @@ impl Place {
             BufReader::new(output).read_line(&mut line)?;
         }
         let listened_after = begun.elapsed();
-        let Some(address) = line.trim().strip_prefix("listening on http://").and_then(|text| text.parse().ok()) else {
+        let Some(address) = line
+            .trim()
+            .strip_prefix("listening on http://")
+            .and_then(|text| text.parse().ok())
+        else {
             // It said no address, so it is ending or of no use.
             child.kill()?;
             child.wait()?;
-            bail!("muster serve did not start: {}", std::fs::read_to_string(&log).unwrap_or_default());
+            bail!(
+                "muster serve did not start: {}",
+                std::fs::read_to_string(&log).unwrap_or_default()
+            );
         };
-        Ok(Server { child, address, listened_after })
+        Ok(Server {
+            child,
+            address,
+            listened_after,
+        })
     }
 }
 
 impl Server {
     /// Its resident memory in KiB, as the kernel counts it page by page.
     pub(crate) fn resident(&self) -> Result<f64> {
-        let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id())).context("the memory of muster cannot be read")?;
+        let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()))
+            .context("the memory of muster cannot be read")?;
         rollup
             .lines()
             .find_map(|line| line.strip_prefix("Rss:"))

@@ -18,7 +18,12 @@ const QUIET: Duration = Duration::from_millis(500);
 /// The figures of `starts` starts.
 pub(crate) async fn run(muster: &Muster, folder: &Path, starts: usize) -> Result<Vec<Figure>> {
     let place = filled(muster, folder).await?;
-    let (mut ready, mut listening, mut resident, mut process) = (Samples::default(), Samples::default(), Samples::default(), Samples::default());
+    let (mut ready, mut listening, mut resident, mut process) = (
+        Samples::default(),
+        Samples::default(),
+        Samples::default(),
+        Samples::default(),
+    );
     // The first one reads the program and the database from the disk.
     place.serve(muster, &[])?.stop()?;
     for _ in 0..starts {
@@ -27,7 +32,9 @@ pub(crate) async fn run(muster: &Muster, folder: &Path, starts: usize) -> Result
         let server = place.serve(muster, &[])?;
         listening.add(server.listened_after.as_secs_f64() * 1e3);
         let mut link = Link::open(server.address).await?;
-        let answer = link.call(&request("GET", "/healthz", server.address, "", "")).await?;
+        let answer = link
+            .call(&request("GET", "/healthz", server.address, "", ""))
+            .await?;
         ready.add(begun.elapsed().as_secs_f64() * 1e3);
         if answer.status != 200 {
             bail!("/healthz was answered with {}", answer.status);
@@ -61,7 +68,10 @@ pub(crate) async fn run(muster: &Muster, folder: &Path, starts: usize) -> Result
             Amount::of(resident.percentile(0.95), "MiB"),
             Some(("the program's file", Amount::of(mebibytes(size), "MiB"))),
             Target::Below(40.0),
-            format!("half a second after it was ready; p50 {:.1} MiB", resident.median()),
+            format!(
+                "half a second after it was ready; p50 {:.1} MiB",
+                resident.median()
+            ),
         ),
     ])
 }
@@ -73,7 +83,12 @@ fn mebibytes(bytes: u64) -> f64 {
 /// Milliseconds from making a process of the program until it has said its version and is gone.
 fn bare_process(muster: &Muster) -> Result<f64> {
     let begun = Instant::now();
-    let ended = muster.command().arg("--version").stdout(Stdio::null()).status().context("muster could not be started")?;
+    let ended = muster
+        .command()
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .context("muster could not be started")?;
     let took = begun.elapsed();
     if !ended.success() {
         bail!("muster --version failed");

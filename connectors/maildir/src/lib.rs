@@ -51,11 +51,17 @@ pub(crate) struct Connector {
 
 impl Connector {
     fn note_posted(&self) {
-        *self.last_posted.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = tokio::time::Instant::now();
+        *self
+            .last_posted
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = tokio::time::Instant::now();
     }
 
     fn since_posted(&self) -> std::time::Duration {
-        self.last_posted.lock().unwrap_or_else(std::sync::PoisonError::into_inner).elapsed()
+        self.last_posted
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .elapsed()
     }
 }
 

@@ -40,7 +40,10 @@ impl Tasks {
         self.stop.cancel();
         self.tracker.close();
         if tokio::time::timeout(STOP, self.tracker.wait()).await.is_err() {
-            tracing::warn!(tasks = self.tracker.len(), "some work did not end in time and was left");
+            tracing::warn!(
+                tasks = self.tracker.len(),
+                "some work did not end in time and was left"
+            );
         }
     }
 }

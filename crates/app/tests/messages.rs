@@ -11,7 +11,16 @@ use muster_core::ids::MessageId;
 use muster_testkit::{Step, TestMuster, add_owner, add_plugin, message, on_both};
 
 async fn events(muster: &TestMuster, event: &str) -> Vec<audit::Entry> {
-    audit::list(&muster.app.db, muster.owner, Filter { event: event.to_owned(), ..Filter::default() }).await.unwrap()
+    audit::list(
+        &muster.app.db,
+        muster.owner,
+        Filter {
+            event: event.to_owned(),
+            ..Filter::default()
+        },
+    )
+    .await
+    .unwrap()
 }
 
 // spec: MSG-008 MSG-022 MSG-023 MSG-024 MSG-036 MSG-043
@@ -24,7 +33,10 @@ fn a_repeat_is_the_stored_message_and_stores_nothing() {
         let mut other = message("msg-1");
         other.no_reply = true;
         let again = messages::accept(&muster.app, &plugin, other).await.unwrap();
-        assert_eq!((again.id, again.status, again.new), (first.id, Status::Queued, false));
+        assert_eq!(
+            (again.id, again.status, again.new),
+            (first.id, Status::Queued, false)
+        );
         let elsewhere = muster.plugin("chat").await;
         assert_ne!(muster.accept(&elsewhere, "msg-1").await.id, first.id);
         for _ in 0..100 {
@@ -67,7 +79,9 @@ fn the_hourly_cap_holds_under_concurrency_and_says_when_to_come_back() {
         let sends: Vec<_> = (0..10)
             .map(|n| {
                 let (app, plugin) = (muster.app.clone(), plugin.clone());
-                tokio::spawn(async move { messages::accept(&app, &plugin, message(&format!("race{n}"))).await })
+                tokio::spawn(
+                    async move { messages::accept(&app, &plugin, message(&format!("race{n}"))).await },
+                )
             })
             .collect();
         let mut stored = 0;
@@ -79,12 +93,22 @@ fn the_hourly_cap_holds_under_concurrency_and_says_when_to_come_back() {
             }
         }
         assert_eq!(stored, 1, "exactly one of ten fits");
-        assert!(!muster.accept(&plugin, "m3").await.new, "a repeat is answered past the cap");
+        assert!(
+            !muster.accept(&plugin, "m3").await.new,
+            "a repeat is answered past the cap"
+        );
         let other = muster.plugin("chat").await;
         assert!(muster.accept(&other, "x").await.new, "the cap is per connector");
-        assert!(messages::accept(&muster.app, &plugin, message("later")).await.is_err());
+        assert!(
+            messages::accept(&muster.app, &plugin, message("later"))
+                .await
+                .is_err()
+        );
         muster.clock.advance(Duration::from_secs(20 * 60 + 1));
-        assert!(muster.accept(&plugin, "later").await.new, "a refused message can be sent again");
+        assert!(
+            muster.accept(&plugin, "later").await.new,
+            "a refused message can be sent again"
+        );
     });
 }
 
@@ -97,7 +121,10 @@ fn two_hundred_may_wait_and_unconfirmed_ones_do_not_count() {
         muster.chief.otherwise(Step::BreakOff);
         for n in 0..5 {
             let id = muster.accept(&plugin, &format!("u{n}")).await.id;
-            assert_eq!(chief::deliver(&muster.app, muster.owner, id).await.unwrap(), Delivery::Unconfirmed);
+            assert_eq!(
+                chief::deliver(&muster.app, muster.owner, id).await.unwrap(),
+                Delivery::Unconfirmed
+            );
         }
         chief::remove(&muster.app, muster.owner).await.unwrap();
         for n in 0..200 {
@@ -108,7 +135,10 @@ fn two_hundred_may_wait_and_unconfirmed_ones_do_not_count() {
         }
         muster.clock.advance(Duration::from_secs(3601));
         let refused = messages::accept(&muster.app, &plugin, message("one-more")).await;
-        assert!(matches!(refused, Err(MessageError::UndeliveredCap { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(MessageError::UndeliveredCap { .. })),
+            "{refused:?}"
+        );
     });
 }
 
@@ -120,20 +150,36 @@ fn a_turn_is_one_message_and_its_state_is_committed_before_it_starts() {
         muster.set_chief().await;
         let state = std::sync::Arc::new(std::sync::Mutex::new(None));
         let (seen, caller) = (state.clone(), plugin.clone());
-        muster.chief.then(muster_testkit::ScriptedChief::acting(move |app, _, _| {
-            let (seen, caller) = (seen.clone(), caller.clone());
-            async move {
-                *seen.lock().unwrap() = Some(messages::accept(&app, &caller, message("msg-1")).await.unwrap().status);
-                muster_runtime::Outcome::Completed { reply: "read".into() }
-            }
-        }));
+        muster
+            .chief
+            .then(muster_testkit::ScriptedChief::acting(move |app, _, _| {
+                let (seen, caller) = (seen.clone(), caller.clone());
+                async move {
+                    *seen.lock().unwrap() = Some(
+                        messages::accept(&app, &caller, message("msg-1"))
+                            .await
+                            .unwrap()
+                            .status,
+                    );
+                    muster_runtime::Outcome::Completed { reply: "read".into() }
+                }
+            }));
         let id = muster.accept(&plugin, "msg-1").await.id;
-        assert_eq!(chief::deliver(&muster.app, muster.owner, id).await.unwrap(), Delivery::Delivered);
-        assert_eq!(*state.lock().unwrap(), Some(Status::Queued), "a running turn reads as queued");
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, id).await.unwrap(),
+            Delivery::Delivered
+        );
+        assert_eq!(
+            *state.lock().unwrap(),
+            Some(Status::Queued),
+            "a running turn reads as queued"
+        );
         assert_eq!(muster.accept(&plugin, "msg-1").await.status, Status::Delivered);
         let turns = muster.chief.turns();
         assert_eq!(turns.len(), 1);
-        assert!(turns[0].text.contains("body of msg-1") && turns[0].text.contains(&format!("message_id {id}")));
+        assert!(
+            turns[0].text.contains("body of msg-1") && turns[0].text.contains(&format!("message_id {id}"))
+        );
         assert_eq!(turns[0].title, "Label of mail");
         let written = events(&muster, "plugin.delivered").await;
         assert_eq!(written.len(), 1);
@@ -155,7 +201,10 @@ fn each_connector_has_a_conversation_of_its_own() {
         assert_eq!(turns[0].conversation, turns[2].conversation);
         assert_ne!(turns[0].conversation, turns[1].conversation);
         let conversations = chief::conversations(&muster.app, muster.owner).await.unwrap();
-        let titles: Vec<_> = conversations.iter().map(|c| (c.title.as_str(), c.turns)).collect();
+        let titles: Vec<_> = conversations
+            .iter()
+            .map(|c| (c.title.as_str(), c.turns))
+            .collect();
         assert_eq!(titles, [("Label of mail", 2), ("Label of chat", 1)]);
     });
 }
@@ -166,15 +215,41 @@ fn nothing_sent_leaves_the_message_queued_with_no_chief_named() {
     on_both(|muster| async move {
         let plugin = muster.plugin("mail").await;
         let id = muster.accept(&plugin, "m").await.id;
-        assert_eq!(chief::deliver(&muster.app, muster.owner, id).await.unwrap(), Delivery::Pending, "no chief");
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, id).await.unwrap(),
+            Delivery::Pending,
+            "no chief"
+        );
         muster.set_chief().await;
         muster.chief.then(Step::NotStarted);
-        assert_eq!(chief::deliver(&muster.app, muster.owner, id).await.unwrap(), Delivery::Pending, "not running");
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, id).await.unwrap(),
+            Delivery::Pending,
+            "not running"
+        );
         assert_eq!(muster.accept(&plugin, "m").await.status, Status::Queued);
-        assert!(events(&muster, "plugin.delivered").await.is_empty(), "nothing was settled");
-        assert!(chief::turns(&muster.app, muster.owner, plugin.plugin, muster_core::ids::TurnId::new(i64::MAX), 10).await.unwrap().is_empty());
+        assert!(
+            events(&muster, "plugin.delivered").await.is_empty(),
+            "nothing was settled"
+        );
+        assert!(
+            chief::turns(
+                &muster.app,
+                muster.owner,
+                plugin.plugin,
+                muster_core::ids::TurnId::new(i64::MAX),
+                10
+            )
+            .await
+            .unwrap()
+            .is_empty()
+        );
         muster.set_chief().await;
-        assert_eq!(chief::deliver(&muster.app, muster.owner, id).await.unwrap(), Delivery::Delivered, "the new chief takes it");
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, id).await.unwrap(),
+            Delivery::Delivered,
+            "the new chief takes it"
+        );
     });
 }
 
@@ -189,10 +264,15 @@ fn an_unconfirmed_message_is_never_sent_again_by_muster_itself() {
         chief::deliver(&muster.app, muster.owner, id).await.unwrap();
         assert_eq!(muster.accept(&plugin, "m").await.status, Status::Unconfirmed);
         for _ in 0..5 {
-            muster_app::drafts::claim(&muster.app, &plugin, Duration::ZERO).await.unwrap();
+            muster_app::drafts::claim(&muster.app, &plugin, Duration::ZERO)
+                .await
+                .unwrap();
             muster.settle().await;
         }
-        assert_eq!(chief::deliver(&muster.app, muster.owner, id).await.unwrap(), Delivery::NotOurs);
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, id).await.unwrap(),
+            Delivery::NotOurs
+        );
         assert_eq!(muster.chief.turns().len(), 1);
     });
 }
@@ -212,7 +292,11 @@ fn what_a_stop_left_delivering_is_settled_by_the_next_delivery_and_never_resent(
         muster.chief.begun(1).await;
         dying.abort();
         assert!(dying.await.unwrap_err().is_cancelled());
-        assert_eq!(muster.accept(&plugin, "first").await.status, Status::Queued, "it stays delivering, which reads as queued");
+        assert_eq!(
+            muster.accept(&plugin, "first").await.status,
+            Status::Queued,
+            "it stays delivering, which reads as queued"
+        );
         let (second, chief2) = muster.second().await;
         let next = muster.accept(&plugin, "next").await.id;
         // On Postgres the lock goes when the server sees the connection end.
@@ -230,7 +314,11 @@ fn what_a_stop_left_delivering_is_settled_by_the_next_delivery_and_never_resent(
         let recovered: Vec<_> = written.iter().filter(|e| e.data["recovered"] == true).collect();
         assert_eq!(recovered.len(), 1);
         assert_eq!(recovered[0].subject, format!("message:{first}"));
-        assert_eq!(chief2.turns().len(), 1, "the first message was not handed over again");
+        assert_eq!(
+            chief2.turns().len(),
+            1,
+            "the first message was not handed over again"
+        );
     });
 }
 
@@ -240,7 +328,9 @@ fn a_message_left_with_a_replaced_chief_stays_there() {
     on_both(|muster| async move {
         let plugin = muster.plugin("mail").await;
         muster.set_chief().await;
-        muster.chief.then(Step::Hold(std::sync::Arc::new(tokio::sync::Notify::new())));
+        muster
+            .chief
+            .then(Step::Hold(std::sync::Arc::new(tokio::sync::Notify::new())));
         let first = muster.accept(&plugin, "first").await.id;
         let (app, owner) = (muster.app.clone(), muster.owner);
         let dying = tokio::spawn(async move { chief::deliver(&app, owner, first).await });
@@ -249,9 +339,18 @@ fn a_message_left_with_a_replaced_chief_stays_there() {
         drop(dying.await);
         muster.set_chief().await;
         let next = muster.accept(&plugin, "next").await.id;
-        assert_eq!(chief::deliver(&muster.app, muster.owner, next).await.unwrap(), Delivery::Delivered);
-        assert_eq!(muster.accept(&plugin, "first").await.status, Status::Queued, "still delivering to the old chief");
-        muster_app::drafts::claim(&muster.app, &plugin, Duration::ZERO).await.unwrap();
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, next).await.unwrap(),
+            Delivery::Delivered
+        );
+        assert_eq!(
+            muster.accept(&plugin, "first").await.status,
+            Status::Queued,
+            "still delivering to the old chief"
+        );
+        muster_app::drafts::claim(&muster.app, &plugin, Duration::ZERO)
+            .await
+            .unwrap();
         muster.settle().await;
         assert_eq!(muster.chief.turns().len(), 2, "and not handed over again");
     });
@@ -271,8 +370,16 @@ fn a_live_turn_of_another_process_is_not_taken_for_a_crashed_one() {
         muster.chief.begun(1).await;
         let (second, chief2) = muster.second().await;
         let next = muster.accept(&plugin, "next").await.id;
-        assert_eq!(chief::deliver(&second, muster.owner, next).await.unwrap(), Delivery::Pending, "busy in another process");
-        assert_eq!(chief::deliver(&muster.app, muster.owner, next).await.unwrap(), Delivery::Pending, "busy in this process");
+        assert_eq!(
+            chief::deliver(&second, muster.owner, next).await.unwrap(),
+            Delivery::Pending,
+            "busy in another process"
+        );
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, next).await.unwrap(),
+            Delivery::Pending,
+            "busy in this process"
+        );
         assert_eq!(muster.accept(&plugin, "first").await.status, Status::Queued);
         gate.notify_one();
         assert_eq!(running.await.unwrap(), Delivery::Delivered);
@@ -292,9 +399,21 @@ fn a_claim_hands_all_the_owners_queued_messages_over_oldest_first() {
         muster.set_chief().await;
         muster.settle().await;
         assert!(muster.chief.turns().is_empty(), "nothing but a claim retries");
-        muster_app::drafts::claim(&muster.app, &chat, Duration::ZERO).await.unwrap();
+        muster_app::drafts::claim(&muster.app, &chat, Duration::ZERO)
+            .await
+            .unwrap();
         muster.settle().await;
-        let texts: Vec<_> = muster.chief.turns().iter().map(|t| ["one", "two", "three"].iter().position(|w| t.text.contains(&format!("body of {w}"))).unwrap()).collect();
+        let texts: Vec<_> = muster
+            .chief
+            .turns()
+            .iter()
+            .map(|t| {
+                ["one", "two", "three"]
+                    .iter()
+                    .position(|w| t.text.contains(&format!("body of {w}")))
+                    .unwrap()
+            })
+            .collect();
         assert_eq!(texts, [0, 1, 2]);
     });
 }
@@ -311,11 +430,17 @@ fn a_claim_stops_at_the_first_message_the_chief_cannot_take_and_does_not_wait_fo
             muster.accept(&plugin, id).await;
         }
         for _ in 0..5 {
-            muster_app::drafts::claim(&muster.app, &plugin, Duration::ZERO).await.unwrap();
+            muster_app::drafts::claim(&muster.app, &plugin, Duration::ZERO)
+                .await
+                .unwrap();
         }
         muster.chief.begun(1).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(muster.chief.turns().len(), 1, "a message on its way is not handed over twice, none behind it is tried");
+        assert_eq!(
+            muster.chief.turns().len(),
+            1,
+            "a message on its way is not handed over twice, none behind it is tried"
+        );
         gate.notify_one();
         muster.settle().await;
         assert_eq!(muster.chief.turns().len(), 3);
@@ -329,12 +454,22 @@ fn a_message_never_reaches_another_owners_chief() {
     on_both(|muster| async move {
         let plugin = muster.plugin("mail").await;
         let other = add_owner(&muster.app, "bob").await;
-        chief::set(&muster.app, other, muster_runtime::Kind::Command, "scripted").await.unwrap();
+        chief::set(&muster.app, other, muster_runtime::Kind::Command, "scripted")
+            .await
+            .unwrap();
         let id = muster.accept(&plugin, "m").await.id;
-        assert_eq!(chief::deliver(&muster.app, muster.owner, id).await.unwrap(), Delivery::Pending);
-        assert_eq!(chief::deliver(&muster.app, other, id).await.unwrap(), Delivery::NotOurs);
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, id).await.unwrap(),
+            Delivery::Pending
+        );
+        assert_eq!(
+            chief::deliver(&muster.app, other, id).await.unwrap(),
+            Delivery::NotOurs
+        );
         let bobs = add_plugin(&muster.app, other, "mail").await;
-        muster_app::drafts::claim(&muster.app, &bobs, Duration::ZERO).await.unwrap();
+        muster_app::drafts::claim(&muster.app, &bobs, Duration::ZERO)
+            .await
+            .unwrap();
         muster.settle().await;
         assert!(muster.chief.turns().is_empty());
     });
@@ -346,14 +481,28 @@ fn a_revoked_connectors_messages_never_reach_the_chief() {
     on_both(|muster| async move {
         let (mail, chat) = (muster.plugin("mail").await, muster.plugin("chat").await);
         let id = muster.accept(&mail, "m").await.id;
-        plugins::revoke(&muster.app, muster.owner, mail.plugin).await.unwrap();
+        plugins::revoke(&muster.app, muster.owner, mail.plugin)
+            .await
+            .unwrap();
         muster.set_chief().await;
-        muster_app::drafts::claim(&muster.app, &chat, Duration::ZERO).await.unwrap();
+        muster_app::drafts::claim(&muster.app, &chat, Duration::ZERO)
+            .await
+            .unwrap();
         muster.settle().await;
-        assert_eq!(chief::deliver(&muster.app, muster.owner, id).await.unwrap(), Delivery::NotOurs);
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, id).await.unwrap(),
+            Delivery::NotOurs
+        );
         assert!(muster.chief.turns().is_empty());
-        assert!(matches!(messages::accept(&muster.app, &mail, message("n")).await, Err(MessageError::NotLive)));
-        assert!(muster_app::drafts::claim(&muster.app, &mail, Duration::ZERO).await.is_err());
+        assert!(matches!(
+            messages::accept(&muster.app, &mail, message("n")).await,
+            Err(MessageError::NotLive)
+        ));
+        assert!(
+            muster_app::drafts::claim(&muster.app, &mail, Duration::ZERO)
+                .await
+                .is_err()
+        );
     });
 }
 
@@ -363,7 +512,10 @@ fn a_disabled_owners_tokens_are_refused_at_once() {
     on_both(|muster| async move {
         let plugin = muster.plugin("mail").await;
         accounts::disable(&muster.app, "ada").await.unwrap();
-        assert!(matches!(messages::accept(&muster.app, &plugin, message("m")).await, Err(MessageError::NotLive)));
+        assert!(matches!(
+            messages::accept(&muster.app, &plugin, message("m")).await,
+            Err(MessageError::NotLive)
+        ));
         accounts::enable(&muster.app, "ada").await.unwrap();
         assert!(muster.accept(&plugin, "m").await.new);
     });
@@ -381,13 +533,23 @@ fn a_retry_is_an_ordinary_delivery_whose_preface_says_so() {
         chief::deliver(&muster.app, muster.owner, id).await.unwrap();
         for _ in 0..2 {
             muster.clock.advance(Duration::from_secs(3600));
-            messages::retry(&muster.app, muster.owner, id, "test").await.unwrap();
+            messages::retry(&muster.app, muster.owner, id, "test")
+                .await
+                .unwrap();
             chief::deliver(&muster.app, muster.owner, id).await.unwrap();
         }
         let last = muster.chief.turns().pop().unwrap().text;
         let preface = last.split("=== BEGIN").next().unwrap();
-        assert!(preface.contains("retry 2") && preface.contains("delivery attempt 3"), "{preface}");
-        assert!(preface.contains("may already have acted") && preface.contains("check your tasks and reply drafts") && preface.contains("2 hours old"), "{preface}");
+        assert!(
+            preface.contains("retry 2") && preface.contains("delivery attempt 3"),
+            "{preface}"
+        );
+        assert!(
+            preface.contains("may already have acted")
+                && preface.contains("check your tasks and reply drafts")
+                && preface.contains("2 hours old"),
+            "{preface}"
+        );
         assert!(!muster.chief.turns()[0].text.contains("retry"));
         assert_eq!(events(&muster, "plugin.retried").await.len(), 2);
     });
@@ -404,9 +566,15 @@ fn a_retry_is_refused_by_each_rule_and_then_changes_nothing() {
             async move { messages::retry(&app, owner, id, "test").await }
         };
         assert!(matches!(retry(id).await, Err(RetryRefusal::Queued)));
-        assert!(matches!(retry(MessageId::new(999_999)).await, Err(RetryRefusal::NotFound)));
+        assert!(matches!(
+            retry(MessageId::new(999_999)).await,
+            Err(RetryRefusal::NotFound)
+        ));
         let bob = add_owner(&muster.app, "bob").await;
-        assert!(matches!(messages::retry(&muster.app, bob, id, "test").await, Err(RetryRefusal::NotFound)));
+        assert!(matches!(
+            messages::retry(&muster.app, bob, id, "test").await,
+            Err(RetryRefusal::NotFound)
+        ));
         muster.set_chief().await;
         let gate = std::sync::Arc::new(tokio::sync::Notify::new());
         muster.chief.then(Step::Hold(gate.clone()));
@@ -423,9 +591,18 @@ fn a_retry_is_refused_by_each_rule_and_then_changes_nothing() {
         chief::remove(&muster.app, muster.owner).await.unwrap();
         assert!(matches!(retry(lost).await, Err(RetryRefusal::NoChief)));
         muster.set_chief().await;
-        plugins::revoke(&muster.app, muster.owner, plugin.plugin).await.unwrap();
+        plugins::revoke(&muster.app, muster.owner, plugin.plugin)
+            .await
+            .unwrap();
         assert!(matches!(retry(lost).await, Err(RetryRefusal::Revoked)));
-        assert_eq!(messages::unconfirmed(&muster.app, muster.owner).await.unwrap().len(), 1, "still unconfirmed after every refusal");
+        assert_eq!(
+            messages::unconfirmed(&muster.app, muster.owner)
+                .await
+                .unwrap()
+                .len(),
+            1,
+            "still unconfirmed after every refusal"
+        );
         assert!(events(&muster, "plugin.retried").await.is_empty());
     });
 }
@@ -467,9 +644,23 @@ fn last_seen_moves_with_any_authenticated_call_and_waiting_counts_what_the_chief
         assert_eq!(line().await.waiting, 3);
         let seen = line().await.last_seen_at.unwrap();
         muster.clock.advance(Duration::from_secs(60));
-        assert_eq!(plugins::authenticate(&muster.app, &format!("mpl_{}", "0".repeat(64))).await.unwrap(), None);
-        assert_eq!(line().await.last_seen_at.unwrap(), seen, "a bad token is not seen");
-        muster_app::drafts::claim(&muster.app, &plugin, Duration::ZERO).await.unwrap();
-        assert_eq!(line().await.last_seen_at.unwrap(), seen.plus(Duration::from_secs(60)));
+        assert_eq!(
+            plugins::authenticate(&muster.app, &format!("mpl_{}", "0".repeat(64)))
+                .await
+                .unwrap(),
+            None
+        );
+        assert_eq!(
+            line().await.last_seen_at.unwrap(),
+            seen,
+            "a bad token is not seen"
+        );
+        muster_app::drafts::claim(&muster.app, &plugin, Duration::ZERO)
+            .await
+            .unwrap();
+        assert_eq!(
+            line().await.last_seen_at.unwrap(),
+            seen.plus(Duration::from_secs(60))
+        );
     });
 }

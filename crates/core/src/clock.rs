@@ -26,12 +26,18 @@ impl Time {
 
     /// This moment plus `span`; saturates at the end of time rather than wrapping.
     pub fn plus(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
+        )
     }
 
     /// This moment less `span`; saturates.
     pub fn minus(self, span: Duration) -> Self {
-        Self(self.0.saturating_sub(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_sub(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
+        )
     }
 
     /// How long ago `earlier` was; zero when it lies in the future (a clock that was set back).
@@ -45,7 +51,10 @@ impl Time {
         let bytes = text.as_bytes();
         let shape = bytes.len() >= 20
             && bytes.len() <= 40
-            && bytes.iter().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b':' | b'.' | b'+' | b'T' | b't' | b'Z' | b'z' | b' '))
+            && bytes.iter().all(|b| {
+                b.is_ascii_digit()
+                    || matches!(b, b'-' | b':' | b'.' | b'+' | b'T' | b't' | b'Z' | b'z' | b' ')
+            })
             && bytes.get(4) == Some(&b'-')
             && bytes.get(7) == Some(&b'-')
             && matches!(bytes.get(10), Some(b'T' | b't' | b' '))
@@ -97,13 +106,18 @@ impl Clock {
 
     /// A clock that stands still until it is moved; every clone of it is the same clock.
     pub fn manual(start: Time) -> Self {
-        Self { manual: Some(Arc::new(AtomicI64::new(start.0))) }
+        Self {
+            manual: Some(Arc::new(AtomicI64::new(start.0))),
+        }
     }
 
     /// Moves a manual clock; the system's clock is not muster's to move.
     pub fn advance(&self, span: Duration) {
         if let Some(manual) = &self.manual {
-            manual.fetch_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX), Ordering::SeqCst);
+            manual.fetch_add(
+                i64::try_from(span.as_micros()).unwrap_or(i64::MAX),
+                Ordering::SeqCst,
+            );
         }
     }
 
@@ -120,7 +134,9 @@ impl Clock {
 
 #[cfg(feature = "test-clock")]
 fn offset_micros() -> i64 {
-    let Some(path) = std::env::var_os("MUSTER_TEST_CLOCK") else { return 0 };
+    let Some(path) = std::env::var_os("MUSTER_TEST_CLOCK") else {
+        return 0;
+    };
     std::fs::read_to_string(path)
         .ok()
         .and_then(|text| text.trim().parse::<i64>().ok())
@@ -137,7 +153,8 @@ const fn offset_micros() -> i64 {
 /// # Errors
 /// A sentence for the person who wrote the setting.
 pub fn parse_duration(text: &str) -> Result<Duration, &'static str> {
-    const HELP: &str = "write a duration as a whole number and one of s, m, h, d, such as 30s, 5m, 12h or 14d";
+    const HELP: &str =
+        "write a duration as a whole number and one of s, m, h, d, such as 30s, 5m, 12h or 14d";
     let unit = text.chars().last().ok_or(HELP)?;
     let digits = text.strip_suffix(unit).ok_or(HELP)?;
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -151,7 +168,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, &'static str> {
         'd' => 86_400,
         _ => return Err(HELP),
     };
-    count.checked_mul(seconds).filter(|s| *s <= 3_650 * 86_400).map(Duration::from_secs).ok_or("the duration is longer than ten years")
+    count
+        .checked_mul(seconds)
+        .filter(|s| *s <= 3_650 * 86_400)
+        .map(Duration::from_secs)
+        .ok_or("the duration is longer than ten years")
 }
 
 #[cfg(test)]
@@ -160,9 +181,28 @@ mod tests {
 
     #[test]
     fn rfc3339_is_read_strictly() {
-        assert_eq!(Time::parse_rfc3339("2000-01-02T03:04:05Z").map(Time::rfc3339).as_deref(), Some("2000-01-02T03:04:05Z"));
-        assert_eq!(Time::parse_rfc3339("2000-01-02T03:04:05.25+02:00").map(Time::rfc3339).as_deref(), Some("2000-01-02T01:04:05Z"));
-        for bad in ["yesterday", "", "2000-01-02", "2000-01-02T03:04:05", "2000-01-02T03:04Z", "2000-13-02T03:04:05Z", "2000-01-02T03:04:05Z[UTC]", "20000102T030405Z"] {
+        assert_eq!(
+            Time::parse_rfc3339("2000-01-02T03:04:05Z")
+                .map(Time::rfc3339)
+                .as_deref(),
+            Some("2000-01-02T03:04:05Z")
+        );
+        assert_eq!(
+            Time::parse_rfc3339("2000-01-02T03:04:05.25+02:00")
+                .map(Time::rfc3339)
+                .as_deref(),
+            Some("2000-01-02T01:04:05Z")
+        );
+        for bad in [
+            "yesterday",
+            "",
+            "2000-01-02",
+            "2000-01-02T03:04:05",
+            "2000-01-02T03:04Z",
+            "2000-13-02T03:04:05Z",
+            "2000-01-02T03:04:05Z[UTC]",
+            "20000102T030405Z",
+        ] {
             assert_eq!(Time::parse_rfc3339(bad), None, "{bad}");
         }
     }
@@ -172,7 +212,18 @@ mod tests {
         assert_eq!(parse_duration("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(parse_duration("12h"), Ok(Duration::from_secs(43_200)));
         assert_eq!(parse_duration("14d"), Ok(Duration::from_secs(14 * 86_400)));
-        for bad in ["", "s", "1", "1.5h", "-1s", "1w", "1 h", "99999999999d", "5000d", "１s"] {
+        for bad in [
+            "",
+            "s",
+            "1",
+            "1.5h",
+            "-1s",
+            "1w",
+            "1 h",
+            "99999999999d",
+            "5000d",
+            "１s",
+        ] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }

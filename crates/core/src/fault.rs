@@ -31,7 +31,11 @@ pub struct Fault {
 impl Fault {
     /// A fault with muster's own words for what was being done.
     pub fn new(kind: FaultKind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), source: None }
+        Self {
+            kind,
+            what: what.into(),
+            source: None,
+        }
     }
 
     /// A fault of no particular kind.
@@ -67,10 +71,18 @@ impl Fault {
     /// A sentence for a person outside, without the cause.
     pub fn sentence(&self) -> &'static str {
         match self.kind {
-            FaultKind::StorageFull => "muster's disk is full, so nothing was stored. Try again once its owner has made room.",
-            FaultKind::ReadOnly => "muster cannot write to its database, so nothing was stored. Its owner has to make the data folder writable.",
-            FaultKind::Unavailable => "muster's database did not answer, so nothing was stored. Try again shortly.",
-            _ => "Something broke inside muster. Nothing was stored by this request. The server's log says what.",
+            FaultKind::StorageFull => {
+                "muster's disk is full, so nothing was stored. Try again once its owner has made room."
+            }
+            FaultKind::ReadOnly => {
+                "muster cannot write to its database, so nothing was stored. Its owner has to make the data folder writable."
+            }
+            FaultKind::Unavailable => {
+                "muster's database did not answer, so nothing was stored. Try again shortly."
+            }
+            _ => {
+                "Something broke inside muster. Nothing was stored by this request. The server's log says what."
+            }
         }
     }
 

@@ -80,7 +80,18 @@ mod tests {
     #[test]
     fn only_a_positive_decimal_number_is_an_id() {
         assert_eq!("17".parse::<DraftId>(), Ok(DraftId::new(17)));
-        for bad in ["", "0", "-1", "+1", "1.0", "abc", " 1", "1 ", "99999999999999999999", "0x1"] {
+        for bad in [
+            "",
+            "0",
+            "-1",
+            "+1",
+            "1.0",
+            "abc",
+            " 1",
+            "1 ",
+            "99999999999999999999",
+            "0x1",
+        ] {
             assert_eq!(bad.parse::<DraftId>(), Err(NotAnId), "{bad:?}");
         }
     }

@@ -10,6 +10,6 @@ pub mod secret;
 pub mod spell;
 pub mod text;
 
-pub use fault::{Fault, FaultKind};
 pub use clock::{Clock, Time};
+pub use fault::{Fault, FaultKind};
 pub use secret::{Secret, TokenHash};

@@ -63,8 +63,12 @@ impl TokenKind {
 
     /// Whether `text` has the shape of a token of this kind: the prefix and 64 lower-case hexadecimal digits.
     pub fn matches(self, text: &str) -> bool {
-        text.strip_prefix(self.prefix())
-            .is_some_and(|rest| rest.len() == 64 && rest.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
+        text.strip_prefix(self.prefix()).is_some_and(|rest| {
+            rest.len() == 64
+                && rest
+                    .bytes()
+                    .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        })
     }
 }
 
@@ -107,15 +111,19 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 /// Whether two secrets are equal, in a time that depends on neither.
 pub fn same(a: &str, b: &str) -> bool {
     use subtle::ConstantTimeEq as _;
-    Sha256::digest(a.as_bytes()).ct_eq(&Sha256::digest(b.as_bytes())).into()
+    Sha256::digest(a.as_bytes())
+        .ct_eq(&Sha256::digest(b.as_bytes()))
+        .into()
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 #[cfg(test)]
@@ -145,7 +153,10 @@ mod tests {
 
     #[test]
     fn the_stored_hash_is_sha256() {
-        assert_eq!(TokenHash::of("abc").as_str(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(
+            TokenHash::of("abc").as_str(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
         assert!(same("abc", "abc") && !same("abc", "abd"));
     }
 }

@@ -4,7 +4,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A self-hosted control plane for your fleet of AI coding agents.
 #[derive(Debug, Parser)]
-#[command(name = "muster", version, propagate_version = true, after_help = "Example: muster demo")]
+#[command(
+    name = "muster",
+    version,
+    propagate_version = true,
+    after_help = "Example: muster demo"
+)]
 pub(crate) struct Cli {
     /// The folder that holds muster's database and settings (MUSTER_DATA_DIR)
     #[arg(long, global = true, value_name = "DIR")]
@@ -28,22 +33,37 @@ pub(crate) enum Command {
     #[command(after_help = "Example: muster demo")]
     Demo(Demo),
     /// Accounts
-    #[command(subcommand, after_help = "Example: printf '%s\\n' \"$PASSWORD\" | muster owner add ada --password-stdin")]
+    #[command(
+        subcommand,
+        after_help = "Example: printf '%s\\n' \"$PASSWORD\" | muster owner add ada --password-stdin"
+    )]
     Owner(Owner),
     /// Personal, mirror host and agent tokens
-    #[command(subcommand, after_help = "Example: muster token create --owner ada --kind personal --label laptop")]
+    #[command(
+        subcommand,
+        after_help = "Example: muster token create --owner ada --kind personal --label laptop"
+    )]
     Token(Token),
     /// Connectors: outside processes that bring messages in and send approved replies
-    #[command(subcommand, after_help = "Example: muster connector add mail --label Inbox --data-scope 'the inbox notes'")]
+    #[command(
+        subcommand,
+        after_help = "Example: muster connector add mail --label Inbox --data-scope 'the inbox notes'"
+    )]
     Connector(Connector),
     /// The agent that reads inbound messages
-    #[command(subcommand, after_help = "Example: muster chief set --runtime claude-code --command 'claude --model sonnet'")]
+    #[command(
+        subcommand,
+        after_help = "Example: muster chief set --runtime claude-code --command 'claude --model sonnet'"
+    )]
     Chief(Chief),
     /// Messages that the chief may or may not have read
     #[command(subcommand, after_help = "Example: muster plugins retry 42")]
     Plugins(Plugins),
     /// The audit log
-    #[command(subcommand, after_help = "Example: muster audit list --event plugin.draft.approved")]
+    #[command(
+        subcommand,
+        after_help = "Example: muster audit list --event plugin.draft.approved"
+    )]
     Audit(Audit),
     /// Settings: what is in force, and what there is
     #[command(subcommand, after_help = "Example: muster config show")]
@@ -167,7 +187,9 @@ pub(crate) enum Token {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Connector {
     /// Make a connector; prints its mpl_ token alone, once
-    #[command(after_help = "Example: muster connector add mail --owner ada --label Inbox --data-scope 'the inbox notes'")]
+    #[command(
+        after_help = "Example: muster connector add mail --owner ada --label Inbox --data-scope 'the inbox notes'"
+    )]
     Add {
         /// a-z, 0-9, '.', '_' and '-'
         name: String,
@@ -209,7 +231,9 @@ pub(crate) enum Runtime {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Chief {
     /// Make a program your chief, in place of any other
-    #[command(after_help = "Example: muster chief set --owner ada --runtime command --command 'my-chief --fast'")]
+    #[command(
+        after_help = "Example: muster chief set --owner ada --runtime command --command 'my-chief --fast'"
+    )]
     Set {
         #[command(flatten)]
         owner: OwnerArg,
@@ -237,7 +261,9 @@ pub(crate) enum Chief {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Plugins {
     /// Hand an unconfirmed message to the chief again, on a running server (MUSTER_URL, MUSTER_TOKEN)
-    #[command(after_help = "Example: MUSTER_URL=http://127.0.0.1:7447 MUSTER_TOKEN=mst_… muster plugins retry 42")]
+    #[command(
+        after_help = "Example: MUSTER_URL=http://127.0.0.1:7447 MUSTER_TOKEN=mst_… muster plugins retry 42"
+    )]
     Retry {
         /// The message's id
         message_id: String,

@@ -28,7 +28,11 @@ pub(crate) struct Variable {
 }
 
 fn switch(text: &str) -> Result<(), String> {
-    if matches!(text, "0" | "1" | "") { Ok(()) } else { Err("write 1 for on, or 0 or nothing for off".to_owned()) }
+    if matches!(text, "0" | "1" | "") {
+        Ok(())
+    } else {
+        Err("write 1 for on, or 0 or nothing for off".to_owned())
+    }
 }
 
 fn any(_: &str) -> Result<(), String> {
@@ -40,11 +44,16 @@ fn duration(text: &str) -> Result<(), String> {
 }
 
 fn listen(text: &str) -> Result<(), String> {
-    text.parse::<SocketAddr>().map(|_| ()).map_err(|_| "write an IP address and a port, such as 127.0.0.1:7447 or [::1]:0".to_owned())
+    text.parse::<SocketAddr>()
+        .map(|_| ())
+        .map_err(|_| "write an IP address and a port, such as 127.0.0.1:7447 or [::1]:0".to_owned())
 }
 
 fn public_url(text: &str) -> Result<(), String> {
-    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).map(|rest| rest.trim_end_matches('/'));
+    let host = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))
+        .map(|rest| rest.trim_end_matches('/'));
     match host {
         Some(host) if !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']) => Ok(()),
         _ => Err("write https://HOST or https://HOST:PORT, without a path".to_owned()),
@@ -52,7 +61,10 @@ fn public_url(text: &str) -> Result<(), String> {
 }
 
 fn database_url(text: &str) -> Result<(), String> {
-    if ["sqlite://", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+    if ["sqlite://", "postgres://", "postgresql://"]
+        .iter()
+        .any(|scheme| text.starts_with(scheme))
+    {
         Ok(())
     } else {
         Err("write sqlite://PATH or postgres://USER@HOST/NAME".to_owned())
@@ -60,7 +72,11 @@ fn database_url(text: &str) -> Result<(), String> {
 }
 
 fn connections(text: &str) -> Result<(), String> {
-    text.parse::<u32>().ok().filter(|n| (2..=1000).contains(n)).map(|_| ()).ok_or_else(|| "write a whole number from 2 to 1000".to_owned())
+    text.parse::<u32>()
+        .ok()
+        .filter(|n| (2..=1000).contains(n))
+        .map(|_| ())
+        .ok_or_else(|| "write a whole number from 2 to 1000".to_owned())
 }
 
 fn deny_words(text: &str) -> Result<(), String> {
@@ -68,42 +84,153 @@ fn deny_words(text: &str) -> Result<(), String> {
 }
 
 fn hook_token(text: &str) -> Result<(), String> {
-    if text.len() >= 16 && text.bytes().all(|b| b.is_ascii_graphic()) { Ok(()) } else { Err("use at least 16 printable characters without blanks".to_owned()) }
+    if text.len() >= 16 && text.bytes().all(|b| b.is_ascii_graphic()) {
+        Ok(())
+    } else {
+        Err("use at least 16 printable characters without blanks".to_owned())
+    }
 }
 
 fn log_format(text: &str) -> Result<(), String> {
-    if matches!(text, "text" | "json") { Ok(()) } else { Err("write text or json".to_owned()) }
+    if matches!(text, "text" | "json") {
+        Ok(())
+    } else {
+        Err("write text or json".to_owned())
+    }
 }
 
-const fn plain(name: &'static str, default: &'static str, meaning: &'static str, check: fn(&str) -> Result<(), String>) -> Variable {
-    Variable { name, default, meaning, secret: false, check }
+const fn plain(
+    name: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+    check: fn(&str) -> Result<(), String>,
+) -> Variable {
+    Variable {
+        name,
+        default,
+        meaning,
+        secret: false,
+        check,
+    }
 }
 
-const fn hidden(name: &'static str, default: &'static str, meaning: &'static str, check: fn(&str) -> Result<(), String>) -> Variable {
-    Variable { name, default, meaning, secret: true, check }
+const fn hidden(
+    name: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+    check: fn(&str) -> Result<(), String>,
+) -> Variable {
+    Variable {
+        name,
+        default,
+        meaning,
+        secret: true,
+        check,
+    }
 }
 
 /// Every setting there is.
 pub(crate) static VARIABLES: &[Variable] = &[
-    plain("MUSTER_DATA_DIR", "`$XDG_DATA_HOME/muster`, else `~/.local/share/muster`", "The data folder, made with mode 700. Holds the database, lock files and the chief's working folders. Not read from `muster.toml`, which lies in it.", any),
-    hidden("MUSTER_DATABASE_URL", "`sqlite://<data dir>/muster.db`", "`sqlite://PATH`, or `postgres://…` for several servers on one database. The Postgres role must be neither superuser nor BYPASSRLS.", database_url),
-    plain("MUSTER_DATABASE_CONNECTIONS", "`16`", "Connections to the database.", connections),
-    plain("MUSTER_LISTEN", "`127.0.0.1:7447`", "Where to listen; port 0 picks one. An address that is not loopback needs `MUSTER_PUBLIC_URL` with https, or `MUSTER_INSECURE=1`.", listen),
-    plain("MUSTER_PUBLIC_URL", "from the listener", "The address people use: base of links, home of passkeys, and the only origin whose forms are taken.", public_url),
-    plain("MUSTER_INSECURE", "off", "`1` lets muster listen on an address that is not loopback without https. Passwords and tokens then travel in the clear.", switch),
-    plain("MUSTER_PLUGINS", "off", "`1` opens the connector API `/plugin/v1/*`, the page `/plugins` and the tool `reply_draft`. Stored messages and drafts survive turning it off.", switch),
-    hidden("MUSTER_HOOK_TOKEN", "unset", "A shared credential for `/api/*` beside personal tokens, acting for the server's first account. Unset: personal tokens only.", hook_token),
-    plain("MUSTER_STEPUP_WINDOW", "`12h`", "How old a sign-in may be for approving a reply; an older one is asked to confirm first.", duration),
-    hidden("MUSTER_FLOW_AGENT_DENY_WORDS", "empty", "This deployment's own names, separated by commas; a reply that holds one is refused when it is drafted.", deny_words),
-    plain("MUSTER_CHIEF_WATCHDOG", "`30m`", "How long a chief's turn may take before it is ended as broken off.", duration),
-    plain("MUSTER_LOG", "`info`", "What is logged to standard error: a level, or directives such as `muster_web=debug`.", any),
-    plain("MUSTER_LOG_FORMAT", "`text`", "`text` or `json`, one object a line.", log_format),
-    plain("MUSTER_URL", "`http://127.0.0.1:7447`", "The running server that commands such as `muster plugins retry` talk to.", public_url),
-    hidden("MUSTER_TOKEN", "unset", "The personal token those commands use.", any),
+    plain(
+        "MUSTER_DATA_DIR",
+        "`$XDG_DATA_HOME/muster`, else `~/.local/share/muster`",
+        "The data folder, made with mode 700. Holds the database, lock files and the chief's working folders. Not read from `muster.toml`, which lies in it.",
+        any,
+    ),
+    hidden(
+        "MUSTER_DATABASE_URL",
+        "`sqlite://<data dir>/muster.db`",
+        "`sqlite://PATH`, or `postgres://…` for several servers on one database. The Postgres role must be neither superuser nor BYPASSRLS.",
+        database_url,
+    ),
+    plain(
+        "MUSTER_DATABASE_CONNECTIONS",
+        "`16`",
+        "Connections to the database.",
+        connections,
+    ),
+    plain(
+        "MUSTER_LISTEN",
+        "`127.0.0.1:7447`",
+        "Where to listen; port 0 picks one. An address that is not loopback needs `MUSTER_PUBLIC_URL` with https, or `MUSTER_INSECURE=1`.",
+        listen,
+    ),
+    plain(
+        "MUSTER_PUBLIC_URL",
+        "from the listener",
+        "The address people use: base of links, home of passkeys, and the only origin whose forms are taken.",
+        public_url,
+    ),
+    plain(
+        "MUSTER_INSECURE",
+        "off",
+        "`1` lets muster listen on an address that is not loopback without https. Passwords and tokens then travel in the clear.",
+        switch,
+    ),
+    plain(
+        "MUSTER_PLUGINS",
+        "off",
+        "`1` opens the connector API `/plugin/v1/*`, the page `/plugins` and the tool `reply_draft`. Stored messages and drafts survive turning it off.",
+        switch,
+    ),
+    hidden(
+        "MUSTER_HOOK_TOKEN",
+        "unset",
+        "A shared credential for `/api/*` beside personal tokens, acting for the server's first account. Unset: personal tokens only.",
+        hook_token,
+    ),
+    plain(
+        "MUSTER_STEPUP_WINDOW",
+        "`12h`",
+        "How old a sign-in may be for approving a reply; an older one is asked to confirm first.",
+        duration,
+    ),
+    hidden(
+        "MUSTER_FLOW_AGENT_DENY_WORDS",
+        "empty",
+        "This deployment's own names, separated by commas; a reply that holds one is refused when it is drafted.",
+        deny_words,
+    ),
+    plain(
+        "MUSTER_CHIEF_WATCHDOG",
+        "`30m`",
+        "How long a chief's turn may take before it is ended as broken off.",
+        duration,
+    ),
+    plain(
+        "MUSTER_LOG",
+        "`info`",
+        "What is logged to standard error: a level, or directives such as `muster_web=debug`.",
+        any,
+    ),
+    plain(
+        "MUSTER_LOG_FORMAT",
+        "`text`",
+        "`text` or `json`, one object a line.",
+        log_format,
+    ),
+    plain(
+        "MUSTER_URL",
+        "`http://127.0.0.1:7447`",
+        "The running server that commands such as `muster plugins retry` talk to.",
+        public_url,
+    ),
+    hidden(
+        "MUSTER_TOKEN",
+        "unset",
+        "The personal token those commands use.",
+        any,
+    ),
 ];
 
 /// Variables that are read elsewhere and are no settings of this table.
-const ELSEWHERE: &[&str] = &["MUSTER_TEST_CLOCK", "MUSTER_CONNECTOR_TOKEN", "MUSTER_MCP_URL", "MUSTER_AGENT_TOKEN", "MUSTER_CONVERSATION"];
+const ELSEWHERE: &[&str] = &[
+    "MUSTER_TEST_CLOCK",
+    "MUSTER_CONNECTOR_TOKEN",
+    "MUSTER_MCP_URL",
+    "MUSTER_AGENT_TOKEN",
+    "MUSTER_CONVERSATION",
+];
 
 /// The settings in force.
 pub(crate) struct Config {
@@ -113,7 +240,10 @@ pub(crate) struct Config {
 }
 
 fn bad(name: &str, reason: &str) -> Failure {
-    Failure::refused("bad_setting", format!("{name} has a value muster cannot use: {reason}. Nothing was started"))
+    Failure::refused(
+        "bad_setting",
+        format!("{name} has a value muster cannot use: {reason}. Nothing was started"),
+    )
 }
 
 impl Config {
@@ -148,7 +278,12 @@ impl Config {
 
     /// The tour's own settings: a folder of its own and plugins on, whatever the environment says.
     pub(crate) fn tour(&mut self, folder: &Path) -> Result<(), Failure> {
-        for name in ["MUSTER_DATABASE_URL", "MUSTER_PUBLIC_URL", "MUSTER_HOOK_TOKEN", "MUSTER_INSECURE"] {
+        for name in [
+            "MUSTER_DATABASE_URL",
+            "MUSTER_PUBLIC_URL",
+            "MUSTER_HOOK_TOKEN",
+            "MUSTER_INSECURE",
+        ] {
             self.values.remove(name);
         }
         self.data_dir = folder.to_owned();
@@ -184,7 +319,9 @@ impl Config {
 
     /// A duration, or its default.
     pub(crate) fn duration(&self, name: &str, default: Duration) -> Duration {
-        self.text(name).and_then(|text| parse_duration(text).ok()).unwrap_or(default)
+        self.text(name)
+            .and_then(|text| parse_duration(text).ok())
+            .unwrap_or(default)
     }
 
     /// A secret, when it is set.
@@ -194,51 +331,112 @@ impl Config {
 
     /// The database's address.
     pub(crate) fn database_url(&self) -> String {
-        self.text("MUSTER_DATABASE_URL").map_or_else(|| format!("sqlite://{}", self.data_dir.join("muster.db").display()), str::to_owned)
+        self.text("MUSTER_DATABASE_URL").map_or_else(
+            || format!("sqlite://{}", self.data_dir.join("muster.db").display()),
+            str::to_owned,
+        )
     }
 
     /// Makes the data folder, for its user alone.
     pub(crate) fn make_data_dir(&self) -> Result<(), Failure> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.data_dir).map_err(|error| {
-            Failure::refused("data_dir", format!("the data folder {} could not be made: {error}. Choose another with --data-dir", self.data_dir.display()))
-        })
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.data_dir)
+            .map_err(|error| {
+                Failure::refused(
+                    "data_dir",
+                    format!(
+                        "the data folder {} could not be made: {error}. Choose another with --data-dir",
+                        self.data_dir.display()
+                    ),
+                )
+            })
     }
 
     /// Variables in the environment that begin with MUSTER_ and that muster does not know: most likely a slip of the pen.
     pub(crate) fn unknown() -> Vec<String> {
         std::env::vars_os()
             .filter_map(|(name, _)| name.into_string().ok())
-            .filter(|name| name.starts_with("MUSTER_") && !ELSEWHERE.contains(&name.as_str()) && !VARIABLES.iter().any(|v| v.name == name))
+            .filter(|name| {
+                name.starts_with("MUSTER_")
+                    && !ELSEWHERE.contains(&name.as_str())
+                    && !VARIABLES.iter().any(|v| v.name == name)
+            })
             .collect()
     }
 }
 
 fn default_data_dir() -> Result<PathBuf, Failure> {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     set("XDG_DATA_HOME")
         .or_else(|| set("HOME").map(|home| home.join(".local/share")))
         .map(|base| base.join("muster"))
-        .ok_or_else(|| Failure::refused("data_dir", "neither XDG_DATA_HOME nor HOME names a folder; say where to keep data with --data-dir"))
+        .ok_or_else(|| {
+            Failure::refused(
+                "data_dir",
+                "neither XDG_DATA_HOME nor HOME names a folder; say where to keep data with --data-dir",
+            )
+        })
 }
 
-fn read_file(path: &Path, values: &mut BTreeMap<&'static str, (String, &'static str)>) -> Result<(), Failure> {
+fn read_file(
+    path: &Path,
+    values: &mut BTreeMap<&'static str, (String, &'static str)>,
+) -> Result<(), Failure> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         // Without the folder there is no file; what lies in the folder's place is named when the folder is made.
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => return Ok(()),
-        Err(error) => return Err(Failure::refused("bad_setting", format!("{} could not be read: {error}. Nothing was started", path.display()))),
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(());
+        }
+        Err(error) => {
+            return Err(Failure::refused(
+                "bad_setting",
+                format!(
+                    "{} could not be read: {error}. Nothing was started",
+                    path.display()
+                ),
+            ));
+        }
     };
-    let refuse = |reason: String| Failure::refused("bad_setting", format!("{}: {reason}. Nothing was started", path.display()));
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| refuse(error.message().to_owned()))?;
+    let refuse = |reason: String| {
+        Failure::refused(
+            "bad_setting",
+            format!("{}: {reason}. Nothing was started", path.display()),
+        )
+    };
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| refuse(error.message().to_owned()))?;
     for (key, value) in table {
         let name = format!("MUSTER_{}", key.to_ascii_uppercase());
-        let known = VARIABLES.iter().find(|v| v.name == name && v.name != "MUSTER_DATA_DIR");
-        let variable = known.ok_or_else(|| refuse(format!("there is no setting {key:?}; muster config docs lists them")))?;
+        let known = VARIABLES
+            .iter()
+            .find(|v| v.name == name && v.name != "MUSTER_DATA_DIR");
+        let variable = known.ok_or_else(|| {
+            refuse(format!(
+                "there is no setting {key:?}; muster config docs lists them"
+            ))
+        })?;
         let text = match value {
             toml::Value::String(text) => text,
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Boolean(on) => u8::from(on).to_string(),
-            _ => return Err(refuse(format!("{key} must be a string, a whole number, or true or false"))),
+            _ => {
+                return Err(refuse(format!(
+                    "{key} must be a string, a whole number, or true or false"
+                )));
+            }
         };
         values.entry(variable.name).or_insert((text, "muster.toml"));
     }
@@ -252,7 +450,11 @@ pub(crate) fn docs() -> String {
     );
     for variable in VARIABLES {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "| `{}` | {} | {} |", variable.name, variable.default, variable.meaning);
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} |",
+            variable.name, variable.default, variable.meaning
+        );
     }
     text
 }
@@ -272,7 +474,11 @@ mod tests {
 
     #[test]
     fn the_committed_page_is_the_tables_own() {
-        assert_eq!(include_str!("../../../docs/configuration.md"), docs(), "run: muster config docs > docs/configuration.md");
+        assert_eq!(
+            include_str!("../../../docs/configuration.md"),
+            docs(),
+            "run: muster config docs > docs/configuration.md"
+        );
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! The program `muster`: arguments, configuration, wiring. Never holds a rule of its own.
-#![expect(clippy::print_stderr, reason = "a program speaks through its standard streams")]
+#![expect(
+    clippy::print_stderr,
+    reason = "a program speaks through its standard streams"
+)]
 
 mod cli;
 mod commands;
@@ -15,7 +18,10 @@ fn main() -> ExitCode {
     // What muster makes belongs to its user alone.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     // Two providers in one program would make rustls panic at its first use; this one is muster's choice.
-    if rustls::crypto::ring::default_provider().install_default().is_err() {
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
         eprintln!("muster: the TLS provider was installed twice");
         return ExitCode::FAILURE;
     }

@@ -17,17 +17,29 @@ pub(crate) struct Failure {
 impl Failure {
     /// Refused or failed: exit code 1.
     pub(crate) fn refused(code: &'static str, sentence: impl Into<String>) -> Self {
-        Self { code, sentence: sentence.into(), usage: false }
+        Self {
+            code,
+            sentence: sentence.into(),
+            usage: false,
+        }
     }
 
     /// Wrong usage: exit code 2.
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
-        Self { code: "usage", sentence: sentence.into(), usage: true }
+        Self {
+            code: "usage",
+            sentence: sentence.into(),
+            usage: true,
+        }
     }
 
     /// Exit code 1 after a command has already printed what it found.
     pub(crate) fn silent() -> Self {
-        Self { code: "", sentence: String::new(), usage: false }
+        Self {
+            code: "",
+            sentence: String::new(),
+            usage: false,
+        }
     }
 
     /// What went wrong.
@@ -91,11 +103,28 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> 
         eprintln!("none");
         return Ok(());
     }
-    let cells: Vec<Vec<String>> =
-        std::iter::once(head.iter().map(|h| (*h).to_owned()).collect()).chain(rows.iter().map(|row| row.iter().map(|cell| terminal(cell)).collect())).collect();
-    let widths: Vec<usize> = (0..head.len()).map(|i| cells.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
+    let cells: Vec<Vec<String>> = std::iter::once(head.iter().map(|h| (*h).to_owned()).collect())
+        .chain(
+            rows.iter()
+                .map(|row| row.iter().map(|cell| terminal(cell)).collect()),
+        )
+        .collect();
+    let widths: Vec<usize> = (0..head.len())
+        .map(|i| {
+            cells
+                .iter()
+                .filter_map(|row| row.get(i))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
     for row in &cells {
-        let text: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let text: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         line(text.join("  ").trim_end())?;
     }
     Ok(())

@@ -9,7 +9,9 @@ fn guide() -> String {
 // spec: DLV-032
 #[test]
 fn the_guide_says_that_the_data_scope_is_advisory() {
-    assert!(guide().contains("The data-scope sentence is advisory: the chief's own memory credential can write anywhere"));
+    assert!(guide().contains(
+        "The data-scope sentence is advisory: the chief's own memory credential can write anywhere"
+    ));
 }
 
 // spec: DRF-023

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use muster_core::ids::OwnerId;
 use muster_core::Fault;
+use muster_core::ids::OwnerId;
 use sqlx::sqlite::SqlitePool;
 
 use crate::JobFuture;

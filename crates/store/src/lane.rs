@@ -277,10 +277,14 @@ async fn step(tx: &mut Tx, stand: &mut Stand, job: &mut Box<dyn Job>) -> Result<
 /// Undoes one job of several. On some errors (a full disk) SQLite has undone the whole transaction by itself, the jobs before this one
 /// with it: then no savepoint is left, and what broke this job is what broke them.
 async fn undo(tx: &mut Tx) -> Result<(), Fault> {
-    statement(tx, "ROLLBACK TO job; RELEASE job").await.map_err(|fault| match tx.failed.take() {
-        Some(kind) => Fault::new(kind, "the transaction of a write ended before its commit").because(fault),
-        None => fault,
-    })
+    statement(tx, "ROLLBACK TO job; RELEASE job")
+        .await
+        .map_err(|fault| match tx.failed.take() {
+            Some(kind) => {
+                Fault::new(kind, "the transaction of a write ended before its commit").because(fault)
+            }
+            None => fault,
+        })
 }
 
 async fn statement(tx: &mut Tx, text: &'static str) -> Result<(), Fault> {

@@ -76,7 +76,11 @@ async fn say(connect: &PgConnectOptions, teller: &Teller, pause: &mut Duration) 
             continue;
         }
         let texts: Vec<String> = topics.iter().map(|topic| topic.encode()).collect();
-        let said = sqlx::query("SELECT count(pg_notify($1, topic)) FROM unnest($2::text[]) AS topic").bind(CHANNEL).bind(texts).execute(&mut conn).await;
+        let said = sqlx::query("SELECT count(pg_notify($1, topic)) FROM unnest($2::text[]) AS topic")
+            .bind(CHANNEL)
+            .bind(texts)
+            .execute(&mut conn)
+            .await;
         if let Err(error) = said {
             teller.topics().extend(topics);
             return error;
@@ -87,7 +91,9 @@ async fn say(connect: &PgConnectOptions, teller: &Teller, pause: &mut Duration) 
 /// A connection of its own, so that a server whose connections are all busy still tells; its process is noted.
 async fn announced(connect: &PgConnectOptions, teller: &Teller) -> Result<PgConnection, sqlx::Error> {
     let mut conn = PgConnection::connect_with(connect).await?;
-    let (process,): (i32,) = sqlx::query_as("SELECT pg_backend_pid()").fetch_one(&mut conn).await?;
+    let (process,): (i32,) = sqlx::query_as("SELECT pg_backend_pid()")
+        .fetch_one(&mut conn)
+        .await?;
     teller.shared.own.store(process.unsigned_abs(), Ordering::Release);
     Ok(conn)
 }
@@ -105,7 +111,12 @@ pub(crate) async fn listen(pool: PgPool, connect: PgConnectOptions, wakeups: Wak
 }
 
 /// Hears until the connection is lost for good; answers why.
-async fn hear(connect: &PgConnectOptions, wakeups: &Wakeups, teller: &Teller, pause: &mut Duration) -> sqlx::Error {
+async fn hear(
+    connect: &PgConnectOptions,
+    wakeups: &Wakeups,
+    teller: &Teller,
+    pause: &mut Duration,
+) -> sqlx::Error {
     let mut listener = match subscribe(connect).await {
         Ok(listener) => listener,
         Err(error) => return error,

@@ -315,10 +315,19 @@ async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
     let wakeups = Wakeups::default();
     let teller = Teller::default();
     let hints = [
-        tokio::spawn(listen::listen(pool.clone(), connect.clone(), wakeups.clone(), teller.clone())),
+        tokio::spawn(listen::listen(
+            pool.clone(),
+            connect.clone(),
+            wakeups.clone(),
+            teller.clone(),
+        )),
         tokio::spawn(listen::speak(pool.clone(), connect.clone(), teller.clone())),
     ];
-    let server = Server { pool, teller, wakeups: wakeups.clone() };
+    let server = Server {
+        pool,
+        teller,
+        wakeups: wakeups.clone(),
+    };
     Ok(Db::of(
         Pool::Postgres { server, hints },
         wakeups,

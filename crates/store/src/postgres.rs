@@ -90,7 +90,12 @@ impl Server {
     /// Begins on a connection that works; `None` when the caller went away while it waited for one. A connection that broke while nobody
     /// used it (Postgres was restarted) is found out here, before anything was asked of it, so the next is tried: at most all that may lie
     /// in the pool, and a new one.
-    async fn begin<T>(&self, how: &'static str, reach: Reach, caller: &mut oneshot::Sender<T>) -> Result<Option<Tx>, Fault> {
+    async fn begin<T>(
+        &self,
+        how: &'static str,
+        reach: Reach,
+        caller: &mut oneshot::Sender<T>,
+    ) -> Result<Option<Tx>, Fault> {
         let begin = begin_text(how, reach);
         let mut left = self.pool.options().get_max_connections();
         loop {
@@ -105,7 +110,9 @@ impl Server {
             match begun {
                 Ok(conn) => return Ok(Some(Tx::new(Conn::Postgres(conn), reach.owner))),
                 Err(error) if left > 0 && broke(&error) => left -= 1,
-                Err(error) => return Err(Fault::new(kind(&error), "the database did not answer").because(error)),
+                Err(error) => {
+                    return Err(Fault::new(kind(&error), "the database did not answer").because(error));
+                }
             }
         }
     }
@@ -139,7 +146,10 @@ fn begin_text(how: &'static str, reach: Reach) -> String {
     format!("{how}; SET LOCAL muster.owner = '{owner}'; SET LOCAL muster.system = '{system}'")
 }
 
-async fn begin_on(mut conn: PoolConnection<Postgres>, begin: String) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+async fn begin_on(
+    mut conn: PoolConnection<Postgres>,
+    begin: String,
+) -> Result<PoolConnection<Postgres>, sqlx::Error> {
     // Made of a number and a constant, neither from outside.
     match sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *conn).await {
         Ok(_) => Ok(conn),
@@ -166,7 +176,10 @@ fn broke(error: &sqlx::Error) -> bool {
 }
 
 fn unanswered() -> Fault {
-    Fault::new(FaultKind::Unavailable, "the database was closed while it was asked")
+    Fault::new(
+        FaultKind::Unavailable,
+        "the database was closed while it was asked",
+    )
 }
 
 #[cfg(test)]
@@ -175,9 +188,21 @@ mod tests {
 
     #[test]
     fn a_transaction_has_one_reach_and_says_both_settings() {
-        let owner = Reach { owner: Some(OwnerId::new(7)), reason: "" };
-        assert_eq!(begin_text(WRITE, owner), "BEGIN; SET LOCAL muster.owner = '7'; SET LOCAL muster.system = ''");
-        let system = Reach { owner: None, reason: "the owner's first" };
-        assert!(begin_text(READ, system).ends_with("; SET LOCAL muster.owner = ''; SET LOCAL muster.system = 'the owner''s first'"));
+        let owner = Reach {
+            owner: Some(OwnerId::new(7)),
+            reason: "",
+        };
+        assert_eq!(
+            begin_text(WRITE, owner),
+            "BEGIN; SET LOCAL muster.owner = '7'; SET LOCAL muster.system = ''"
+        );
+        let system = Reach {
+            owner: None,
+            reason: "the owner's first",
+        };
+        assert!(
+            begin_text(READ, system)
+                .ends_with("; SET LOCAL muster.owner = ''; SET LOCAL muster.system = 'the owner''s first'")
+        );
     }
 }

@@ -9,7 +9,9 @@ use muster_app::{App, accounts};
 use muster_runtime::{Outcome, Runtime, Turn, TurnFuture};
 use tokio::sync::Notify;
 
-type Act = Arc<dyn Fn(App, AgentCaller, Turn) -> std::pin::Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync>;
+type Act = Arc<
+    dyn Fn(App, AgentCaller, Turn) -> std::pin::Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync,
+>;
 
 /// What the chief does with one turn.
 #[derive(Clone)]
@@ -62,8 +64,12 @@ impl ScriptedChief {
     }
 
     /// A step that acts with the tools of the turn's own token.
-    pub fn acting<F: Future<Output = Outcome> + Send + 'static>(act: impl Fn(App, AgentCaller, Turn) -> F + Send + Sync + 'static) -> Step {
-        Step::Act(Arc::new(move |app, caller, turn| Box::pin(act(app, caller, turn))))
+    pub fn acting<F: Future<Output = Outcome> + Send + 'static>(
+        act: impl Fn(App, AgentCaller, Turn) -> F + Send + Sync + 'static,
+    ) -> Step {
+        Step::Act(Arc::new(move |app, caller, turn| {
+            Box::pin(act(app, caller, turn))
+        }))
     }
 
     /// The turns it was given, in order.
@@ -93,7 +99,11 @@ impl Runtime for ScriptedChief {
         Box::pin(async move {
             let step = {
                 let mut script = self.script.lock().unwrap();
-                let step = script.steps.pop_front().or_else(|| script.otherwise.clone()).unwrap_or(Step::Complete("done"));
+                let step = script
+                    .steps
+                    .pop_front()
+                    .or_else(|| script.otherwise.clone())
+                    .unwrap_or(Step::Complete("done"));
                 if !matches!(step, Step::NotStarted) {
                     script.turns.push(turn.clone());
                 }
@@ -102,16 +112,27 @@ impl Runtime for ScriptedChief {
                 step
             };
             let outcome = match step {
-                Step::Complete(words) => Outcome::Completed { reply: words.to_owned() },
-                Step::BreakOff => Outcome::BrokenOff { reason: "the script says so".to_owned() },
-                Step::NotStarted => Outcome::NotStarted { reason: "the script says so".to_owned() },
+                Step::Complete(words) => Outcome::Completed {
+                    reply: words.to_owned(),
+                },
+                Step::BreakOff => Outcome::BrokenOff {
+                    reason: "the script says so".to_owned(),
+                },
+                Step::NotStarted => Outcome::NotStarted {
+                    reason: "the script says so".to_owned(),
+                },
                 Step::Hold(gate) => {
                     gate.notified().await;
-                    Outcome::Completed { reply: "held".to_owned() }
+                    Outcome::Completed {
+                        reply: "held".to_owned(),
+                    }
                 }
                 Step::Act(act) => {
                     let app = self.app.get().unwrap().clone();
-                    let caller = accounts::agent(&app, turn.agent_token.expose()).await.unwrap().expect("the turn's token is live");
+                    let caller = accounts::agent(&app, turn.agent_token.expose())
+                        .await
+                        .unwrap()
+                        .expect("the turn's token is live");
                     act(app, caller, turn).await
                 }
             };

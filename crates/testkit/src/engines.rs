@@ -15,7 +15,10 @@ pub fn engines() -> Vec<Engine> {
     if std::env::var_os("MUSTER_TEST_PG_ADMIN_URL").is_some() {
         return vec![Engine::Sqlite, Engine::Postgres];
     }
-    assert!(std::env::var_os("CI").is_none(), "MUSTER_TEST_PG_ADMIN_URL is not set: ./test starts a Postgres and sets it");
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "MUSTER_TEST_PG_ADMIN_URL is not set: ./test starts a Postgres and sets it"
+    );
     eprintln!("SKIPPED on Postgres: MUSTER_TEST_PG_ADMIN_URL is not set (./test sets it)");
     vec![Engine::Sqlite]
 }
@@ -29,14 +32,22 @@ pub fn postgres_admin_url() -> String {
 pub fn on_both<F: Future<Output = ()>>(law: impl Fn(TestMuster) -> F) {
     for engine in engines() {
         eprintln!("on {engine:?}");
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let dir = Arc::new(tempfile::tempdir().unwrap());
             // A law that names only a part of its `TestMuster` lets go of the rest, the folder too, before it runs.
             let _kept = dir.clone();
             match engine {
                 Engine::Sqlite => {
-                    let muster = TestMuster::open(format!("sqlite://{}", dir.path().join("muster.db").display()), dir).await;
+                    let muster = TestMuster::open(
+                        format!("sqlite://{}", dir.path().join("muster.db").display()),
+                        dir,
+                    )
+                    .await;
                     let app = muster.app.clone();
                     law(muster).await;
                     app.tasks.stop().await;
@@ -65,9 +76,14 @@ pub struct PgDatabase {
 }
 
 fn with_database(url: &str, name: &str) -> String {
-    let (head, query) = url.split_once('?').map_or((url, None), |(head, query)| (head, Some(query)));
+    let (head, query) = url
+        .split_once('?')
+        .map_or((url, None), |(head, query)| (head, Some(query)));
     let base = head.rsplit_once('/').map_or(head, |(base, _)| base);
-    query.map_or_else(|| format!("{base}/{name}"), |query| format!("{base}/{name}?{query}"))
+    query.map_or_else(
+        || format!("{base}/{name}"),
+        |query| format!("{base}/{name}?{query}"),
+    )
 }
 
 impl PgDatabase {
@@ -79,24 +95,47 @@ impl PgDatabase {
         let name = format!("muster_{}_{}", std::process::id(), unique());
         let mut conn = connect(&admin).await;
         // One process at a time makes the template; the copies must not overlap with that either.
-        sqlx::query("SELECT pg_advisory_lock(727)").execute(&mut conn).await.unwrap();
-        let exists: Option<(i32,)> = sqlx::query_as("SELECT 1 FROM pg_database WHERE datname = $1").bind(&template).fetch_optional(&mut conn).await.unwrap();
+        sqlx::query("SELECT pg_advisory_lock(727)")
+            .execute(&mut conn)
+            .await
+            .unwrap();
+        let exists: Option<(i32,)> = sqlx::query_as("SELECT 1 FROM pg_database WHERE datname = $1")
+            .bind(&template)
+            .fetch_optional(&mut conn)
+            .await
+            .unwrap();
         if exists.is_none() {
-            conn.execute(AssertSqlSafe(format!("CREATE DATABASE {template} OWNER muster_app"))).await.unwrap();
+            conn.execute(AssertSqlSafe(format!(
+                "CREATE DATABASE {template} OWNER muster_app"
+            )))
+            .await
+            .unwrap();
             let dir = tempfile::tempdir().unwrap();
-            let db = Db::open(&Options::new(with_database(&app, &template), dir.path())).await.unwrap();
+            let db = Db::open(&Options::new(with_database(&app, &template), dir.path()))
+                .await
+                .unwrap();
             db.close().await;
         }
         // The template refuses to be copied while anybody is still leaving it.
         for attempt in 0.. {
-            match conn.execute(AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {template} OWNER muster_app"))).await {
+            match conn
+                .execute(AssertSqlSafe(format!(
+                    "CREATE DATABASE {name} TEMPLATE {template} OWNER muster_app"
+                )))
+                .await
+            {
                 Ok(_) => break,
-                Err(error) if attempt < 50 && error.to_string().contains("being accessed") => tokio::time::sleep(Duration::from_millis(50)).await,
+                Err(error) if attempt < 50 && error.to_string().contains("being accessed") => {
+                    tokio::time::sleep(Duration::from_millis(50)).await
+                }
                 Err(error) => panic!("{error}"),
             }
         }
         conn.close().await.unwrap();
-        Self { url: with_database(&app, &name), name }
+        Self {
+            url: with_database(&app, &name),
+            name,
+        }
     }
 
     /// Its address for the superuser.
@@ -107,12 +146,16 @@ impl PgDatabase {
     /// Drops the database with whoever is still in it.
     pub async fn drop_now(self) {
         let mut conn = connect(&postgres_admin_url()).await;
-        conn.execute(AssertSqlSafe(format!("DROP DATABASE {} WITH (FORCE)", self.name))).await.unwrap();
+        conn.execute(AssertSqlSafe(format!("DROP DATABASE {} WITH (FORCE)", self.name)))
+            .await
+            .unwrap();
     }
 }
 
 async fn connect(url: &str) -> PgConnection {
-    PgConnection::connect_with(&PgConnectOptions::from_str(url).unwrap()).await.unwrap()
+    PgConnection::connect_with(&PgConnectOptions::from_str(url).unwrap())
+        .await
+        .unwrap()
 }
 
 fn unique() -> String {
@@ -122,5 +165,8 @@ fn unique() -> String {
 /// A new template for each change of the schema, so that a kept cluster never serves an old one.
 fn schema_hash() -> String {
     let text = include_str!("../../store/migrations/postgres/0001_inbox.sql");
-    muster_core::secret::sha256_hex(text.as_bytes()).chars().take(12).collect()
+    muster_core::secret::sha256_hex(text.as_bytes())
+        .chars()
+        .take(12)
+        .collect()
 }

@@ -48,7 +48,15 @@ impl TestMuster {
         let clock = Clock::manual(Time::from_micros(1_800_000_000_000_000));
         let (app, chief) = app(&url, &dir, clock.clone()).await;
         let owner = add_owner(&app, "ada").await;
-        Self { engine: app.db.engine(), app, clock, owner, chief, url, dir }
+        Self {
+            engine: app.db.engine(),
+            app,
+            clock,
+            owner,
+            chief,
+            url,
+            dir,
+        }
     }
 
     /// Another process's view: a second app on the same database, clock and folder, with a chief of its own.
@@ -63,12 +71,16 @@ impl TestMuster {
 
     /// Makes the scripted chief the first owner's chief.
     pub async fn set_chief(&self) -> ChiefId {
-        chiefs::set(&self.app, self.owner, Kind::Command, "scripted").await.unwrap()
+        chiefs::set(&self.app, self.owner, Kind::Command, "scripted")
+            .await
+            .unwrap()
     }
 
     /// Stores a plain message and does not deliver it.
     pub async fn accept(&self, plugin: &PluginCaller, external_id: &str) -> Accepted {
-        messages::accept(&self.app, plugin, message(external_id)).await.unwrap()
+        messages::accept(&self.app, plugin, message(external_id))
+            .await
+            .unwrap()
     }
 
     /// Waits until no work runs in the background.
@@ -102,7 +114,9 @@ pub fn settings(dir: &std::path::Path) -> Settings {
 }
 
 async fn app(url: &str, dir: &tempfile::TempDir, clock: Clock) -> (App, ScriptedChief) {
-    let db = Db::open(&muster_store::Options::new(url, dir.path().join("locks"))).await.unwrap();
+    let db = Db::open(&muster_store::Options::new(url, dir.path().join("locks")))
+        .await
+        .unwrap();
     let chief = ScriptedChief::default();
     let app = App::new(db, clock, settings(dir.path()));
     let app = app.clone().with_runtimes(chief.clone().factory());
@@ -112,7 +126,14 @@ async fn app(url: &str, dir: &tempfile::TempDir, clock: Clock) -> (App, Scripted
 
 /// Another owner.
 pub async fn add_owner(app: &App, name: &str) -> OwnerId {
-    accounts::add(app, OwnerName::parse(name).unwrap(), Password::parse(PASSWORD).unwrap(), false).await.unwrap()
+    accounts::add(
+        app,
+        OwnerName::parse(name).unwrap(),
+        Password::parse(PASSWORD).unwrap(),
+        false,
+    )
+    .await
+    .unwrap()
 }
 
 /// A connector of an owner's and its caller.
@@ -123,7 +144,10 @@ pub async fn add_plugin(app: &App, owner: OwnerId, name: &str) -> PluginCaller {
         data_scope: DataScope::parse("data scope", format!("scope of {name}")).unwrap(),
     };
     let made = plugins::create(app, owner, new).await.unwrap();
-    plugins::authenticate(app, made.token.expose()).await.unwrap().unwrap()
+    plugins::authenticate(app, made.token.expose())
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 /// A plain verified message.

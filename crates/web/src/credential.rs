@@ -20,7 +20,11 @@ pub(crate) fn authorization(headers: &HeaderMap) -> Authorization<'_> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     match (all.next(), all.next()) {
         (None, _) => Authorization::Absent,
-        (Some(one), None) => one.to_str().ok().and_then(bearer).map_or(Authorization::Other, Authorization::Bearer),
+        (Some(one), None) => one
+            .to_str()
+            .ok()
+            .and_then(bearer)
+            .map_or(Authorization::Other, Authorization::Bearer),
         (Some(_), Some(_)) => Authorization::Other,
     }
 }
@@ -34,7 +38,9 @@ fn bearer(value: &str) -> Option<&str> {
 /// exactly one.
 pub(crate) fn bearer_alone(headers: &HeaderMap, secure: bool) -> Option<&str> {
     match authorization(headers) {
-        Authorization::Bearer(token) if cookie(headers, secure).is_none_or(|cookie| cookie.is_empty()) => Some(token),
+        Authorization::Bearer(token) if cookie(headers, secure).is_none_or(|cookie| cookie.is_empty()) => {
+            Some(token)
+        }
         _ => None,
     }
 }
@@ -46,7 +52,9 @@ pub(crate) const fn cookie_name(secure: bool) -> &'static str {
 
 /// The session cookie's text.
 pub(crate) fn cookie(headers: &HeaderMap, secure: bool) -> Option<String> {
-    CookieJar::from_headers(headers).get(cookie_name(secure)).map(|cookie| cookie.value().to_owned())
+    CookieJar::from_headers(headers)
+        .get(cookie_name(secure))
+        .map(|cookie| cookie.value().to_owned())
 }
 
 #[cfg(test)]
@@ -71,9 +79,17 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(AUTHORIZATION, "Bearer abc".parse().unwrap());
         headers.append(http::header::COOKIE, "theme=dark; muster=".parse().unwrap());
-        assert_eq!(bearer_alone(&headers, false), Some("abc"), "what a sign-out leaves behind is no credential");
+        assert_eq!(
+            bearer_alone(&headers, false),
+            Some("abc"),
+            "what a sign-out leaves behind is no credential"
+        );
         headers.append(http::header::COOKIE, "muster=def".parse().unwrap());
         assert_eq!(bearer_alone(&headers, false), None);
-        assert_eq!(bearer_alone(&headers, true), Some("abc"), "behind TLS the session's cookie has another name");
+        assert_eq!(
+            bearer_alone(&headers, true),
+            Some("abc"),
+            "behind TLS the session's cookie has another name"
+        );
     }
 }

@@ -3,7 +3,10 @@
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::state::{Origin, Web};
@@ -17,7 +20,11 @@ pub(crate) async fn own_host(State(web): State<Web>, request: Request, next: Nex
     if host.is_some_and(|host| web.origin.is_host(host)) {
         next.run(request).await
     } else {
-        (StatusCode::MISDIRECTED_REQUEST, "This server does not answer to that host name. Set MUSTER_PUBLIC_URL to the name you use.\n").into_response()
+        (
+            StatusCode::MISDIRECTED_REQUEST,
+            "This server does not answer to that host name. Set MUSTER_PUBLIC_URL to the name you use.\n",
+        )
+            .into_response()
     }
 }
 
@@ -30,13 +37,18 @@ pub(crate) async fn headers(request: Request, next: Next) -> Response {
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "same-origin"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
     ];
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));
     }
     // Pages and answers hold an owner's data; only static files say otherwise.
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
@@ -83,7 +95,10 @@ mod tests {
             &[("sec-fetch-site", "none")],
             &[("origin", "https://evil.example")],
             &[("origin", "null")],
-            &[("sec-fetch-site", "same-origin"), ("origin", "https://evil.example")],
+            &[
+                ("sec-fetch-site", "same-origin"),
+                ("origin", "https://evil.example"),
+            ],
         ] {
             assert!(!check(Method::POST, bad), "{bad:?}");
         }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode};
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
 
 use crate::Web;
 use crate::router::{Door, Table};
@@ -15,7 +15,12 @@ use crate::router::{Door, Table};
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
 pub(crate) fn tables() -> Vec<Table> {
-    vec![Table::of(Door::Anyone).get("/healthz", alive).get("/readyz", ready), Table::of(Door::Loopback).get("/metrics", metrics)]
+    vec![
+        Table::of(Door::Anyone)
+            .get("/healthz", alive)
+            .get("/readyz", ready),
+        Table::of(Door::Loopback).get("/metrics", metrics),
+    ]
 }
 
 async fn alive() -> &'static str {
@@ -32,15 +37,25 @@ async fn ready(State(web): State<Web>) -> Response {
     }
 }
 
-async fn metrics(State(web): State<Web>, ConnectInfo(peer): ConnectInfo<SocketAddr>, headers: HeaderMap) -> Response {
+async fn metrics(
+    State(web): State<Web>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Response {
     if !peer.ip().is_loopback() || FORWARDED.iter().any(|name| headers.contains_key(*name)) {
         return StatusCode::NOT_FOUND.into_response();
     }
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "# HELP muster_claims_waiting Connectors whose claim waits for an approved reply.\n# TYPE muster_claims_waiting gauge");
+    let _ = writeln!(
+        text,
+        "# HELP muster_claims_waiting Connectors whose claim waits for an approved reply.\n# TYPE muster_claims_waiting gauge"
+    );
     let _ = writeln!(text, "muster_claims_waiting {}", web.app.db.wakeups().topics());
-    let _ = writeln!(text, "# HELP muster_background_tasks Deliveries and sweeps that run.\n# TYPE muster_background_tasks gauge");
+    let _ = writeln!(
+        text,
+        "# HELP muster_background_tasks Deliveries and sweeps that run.\n# TYPE muster_background_tasks gauge"
+    );
     let _ = writeln!(text, "muster_background_tasks {}", web.app.tasks.running());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }

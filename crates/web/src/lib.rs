@@ -13,6 +13,6 @@ mod router;
 mod serve;
 mod state;
 
-pub use router::{Door, Route, routes, router};
+pub use router::{Door, Route, router, routes};
 pub use serve::{Limits, serve};
 pub use state::{Origin, Setup, Web};

@@ -47,17 +47,29 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn of(door: Door) -> Self {
-        Self { door, router: Router::new(), routes: Vec::new() }
+        Self {
+            door,
+            router: Router::new(),
+            routes: Vec::new(),
+        }
     }
 
     pub(crate) fn get<H: Handler<T, Web>, T: 'static>(mut self, path: &'static str, handler: H) -> Self {
-        self.routes.push(Route { method: "GET", path, door: self.door });
+        self.routes.push(Route {
+            method: "GET",
+            path,
+            door: self.door,
+        });
         self.router = self.router.route(path, on(MethodFilter::GET, handler));
         self
     }
 
     pub(crate) fn post<H: Handler<T, Web>, T: 'static>(mut self, path: &'static str, handler: H) -> Self {
-        self.routes.push(Route { method: "POST", path, door: self.door });
+        self.routes.push(Route {
+            method: "POST",
+            path,
+            door: self.door,
+        });
         self.router = self.router.route(path, on(MethodFilter::POST, handler));
         self
     }
@@ -72,7 +84,12 @@ impl Table {
 /// All doors in the order of the interface's page.
 fn tables(web: &Web) -> Vec<Table> {
     let mut tables = pages::tables();
-    tables.extend([plugin_v1::table(web), plugin_v1::description(web), api::table(web), mcp_agent::table(web)]);
+    tables.extend([
+        plugin_v1::table(web),
+        plugin_v1::description(web),
+        api::table(web),
+        mcp_agent::table(web),
+    ]);
     tables.extend(health::tables());
     tables
 }
@@ -84,7 +101,9 @@ pub fn routes(web: &Web) -> Vec<Route> {
 
 /// The whole server.
 pub fn router(web: Web) -> Router {
-    let doors = tables(&web).into_iter().fold(Router::new(), |all, table| all.merge(table.router));
+    let doors = tables(&web)
+        .into_iter()
+        .fold(Router::new(), |all, table| all.merge(table.router));
     doors
         .fallback(pages::not_found)
         .layer(from_fn_with_state(web.clone(), guard::own_host))

@@ -80,12 +80,24 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
     }
     drop(listener);
     connections.close();
-    if tokio::time::timeout(limits.stop, connections.wait()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "some connections did not end in time and were cut");
+    if tokio::time::timeout(limits.stop, connections.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            connections = connections.len(),
+            "some connections did not end in time and were cut"
+        );
     }
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, limits: Limits, stop: CancellationToken) {
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    limits: Limits,
+    stop: CancellationToken,
+) {
     // Without it a small answer on a kept-alive connection waits 40 ms for the peer's delayed acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = %error, "a connection keeps Nagle's algorithm");
@@ -95,8 +107,14 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, limits:
         request.map(|body| axum::body::Body::new(Timely::new(body, limits.body)))
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_headers(100).keep_alive(true);
-    let serving = http.serve_connection(TokioIo::new(Taken::new(stream, limits.take)), TowerToHyperService::new(service));
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_headers(100)
+        .keep_alive(true);
+    let serving = http.serve_connection(
+        TokioIo::new(Taken::new(stream, limits.take)),
+        TowerToHyperService::new(service),
+    );
     tokio::pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

@@ -27,8 +27,15 @@ impl Web {
     /// The doors of `app`.
     pub fn new(app: App, origin: Origin, setup: Setup, hook_token: Option<Secret>) -> Self {
         // Ten tries at once, then one every six seconds, per address: a person never meets it, a guesser does.
-        let quota = Quota::per_minute(NonZeroU32::MIN.saturating_add(9)).allow_burst(NonZeroU32::MIN.saturating_add(9));
-        Self { app, origin: Arc::new(origin), setup, hook_token, sign_ins: Arc::new(RateLimiter::keyed(quota)) }
+        let quota = Quota::per_minute(NonZeroU32::MIN.saturating_add(9))
+            .allow_burst(NonZeroU32::MIN.saturating_add(9));
+        Self {
+            app,
+            origin: Arc::new(origin),
+            setup,
+            hook_token,
+            sign_ins: Arc::new(RateLimiter::keyed(quota)),
+        }
     }
 }
 
@@ -45,17 +52,37 @@ impl Origin {
     /// From the address people use, such as `https://muster.example`, with no path.
     pub fn public(url: &str) -> Self {
         let base = url.trim_end_matches('/').to_owned();
-        let host = base.split_once("://").map_or(base.as_str(), |(_, host)| host).to_ascii_lowercase();
-        Self { origins: vec![base.to_ascii_lowercase()], hosts: vec![host], base, any_host: false }
+        let host = base
+            .split_once("://")
+            .map_or(base.as_str(), |(_, host)| host)
+            .to_ascii_lowercase();
+        Self {
+            origins: vec![base.to_ascii_lowercase()],
+            hosts: vec![host],
+            base,
+            any_host: false,
+        }
     }
 
     /// From a listener on a loopback address, under each of its names.
     pub fn listener(address: SocketAddr) -> Self {
         let port = address.port();
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned(), host_text(address.ip())];
+        let names = [
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            "[::1]".to_owned(),
+            host_text(address.ip()),
+        ];
         let hosts: Vec<String> = names.iter().map(|name| format!("{name}:{port}")).collect();
         Self {
-            base: format!("http://{}:{port}", if address.ip().is_loopback() { "localhost".to_owned() } else { host_text(address.ip()) }),
+            base: format!(
+                "http://{}:{port}",
+                if address.ip().is_loopback() {
+                    "localhost".to_owned()
+                } else {
+                    host_text(address.ip())
+                }
+            ),
             origins: hosts.iter().map(|host| format!("http://{host}")).collect(),
             hosts,
             any_host: false,
@@ -65,7 +92,8 @@ impl Origin {
     /// The same, answering to the listener's own address too: what runs on this machine talks to it directly, whatever name people use.
     #[must_use]
     pub fn and_listener(mut self, address: SocketAddr) -> Self {
-        self.hosts.push(format!("{}:{}", host_text(address.ip()), address.port()));
+        self.hosts
+            .push(format!("{}:{}", host_text(address.ip()), address.port()));
         self
     }
 
@@ -94,7 +122,11 @@ impl Origin {
     /// Whether an `Origin` header is this server's own. `host` is the request's `Host`.
     pub fn is_origin(&self, origin: &str, host: Option<&str>) -> bool {
         let own = self.origins.iter().any(|own| own.eq_ignore_ascii_case(origin));
-        own || (self.any_host && host.is_some_and(|host| origin.eq_ignore_ascii_case(&format!("http://{host}")) || origin.eq_ignore_ascii_case(&format!("https://{host}"))))
+        own || (self.any_host
+            && host.is_some_and(|host| {
+                origin.eq_ignore_ascii_case(&format!("http://{host}"))
+                    || origin.eq_ignore_ascii_case(&format!("https://{host}"))
+            }))
     }
 }
 
@@ -122,7 +154,11 @@ impl Setup {
 
     /// Whether `given` is the code.
     pub fn fits(&self, given: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|code| secret::same(code.expose(), given))
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(|code| secret::same(code.expose(), given))
     }
 
     /// Forgets the code: it was used.
@@ -149,12 +185,23 @@ mod tests {
         for good in ["localhost:7447", "127.0.0.1:7447", "LOCALHOST:7447"] {
             assert!(origin.is_host(good), "{good}");
         }
-        for bad in ["evil.example", "localhost", "localhost:80", "127.0.0.1.evil.example:7447"] {
+        for bad in [
+            "evil.example",
+            "localhost",
+            "localhost:80",
+            "127.0.0.1.evil.example:7447",
+        ] {
             assert!(!origin.is_host(bad), "{bad}");
         }
-        assert!(origin.is_origin("http://127.0.0.1:7447", None) && !origin.is_origin("https://evil.example", None) && !origin.is_origin("null", None));
+        assert!(
+            origin.is_origin("http://127.0.0.1:7447", None)
+                && !origin.is_origin("https://evil.example", None)
+                && !origin.is_origin("null", None)
+        );
         let public = Origin::public("https://muster.example/");
-        assert!(public.secure() && public.is_host("muster.example") && public.base() == "https://muster.example");
+        assert!(
+            public.secure() && public.is_host("muster.example") && public.base() == "https://muster.example"
+        );
     }
 
     #[test]

@@ -43,7 +43,12 @@ pub struct NewMessage {
     pub sender_verified: bool,
     /// The upstream's thread id: 1 to 200 bytes, no blanks or control characters, matched exactly.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200, pattern = r"^[!-~]{1,200}$", nullable = false)]
+    #[schema(
+        min_length = 1,
+        max_length = 200,
+        pattern = r"^[!-~]{1,200}$",
+        nullable = false
+    )]
     pub thread: Option<String>,
     /// A person writes in a direct conversation.
     #[serde(default)]
@@ -146,13 +151,22 @@ pub fn read_message(bytes: &[u8]) -> Result<exchange::NewMessage, ReadError> {
     let mut fields = Fields::parse(bytes)?;
     Ok(exchange::NewMessage {
         external_id: ExternalId::parse("external_id", fields.required("external_id")?)?,
-        sender: fields.text("sender")?.map(|text| Sender::parse("sender", text)).transpose()?,
-        subject: fields.text("subject")?.map(|text| Subject::parse("subject", text)).transpose()?,
+        sender: fields
+            .text("sender")?
+            .map(|text| Sender::parse("sender", text))
+            .transpose()?,
+        subject: fields
+            .text("subject")?
+            .map(|text| Subject::parse("subject", text))
+            .transpose()?,
         body: MessageBody::parse("body", fields.required("body")?)?,
         received_at: fields.time("received_at")?,
         no_reply: fields.flag("no_reply")?.unwrap_or(false),
         sender_verified: fields.flag("sender_verified")?.unwrap_or(false),
-        thread: fields.text("thread")?.map(|text| ThreadId::parse("thread", text)).transpose()?,
+        thread: fields
+            .text("thread")?
+            .map(|text| ThreadId::parse("thread", text))
+            .transpose()?,
         human_conversation: fields.flag("human_conversation")?.unwrap_or(false),
     })
 }
@@ -167,7 +181,9 @@ pub fn read_claim(bytes: &[u8]) -> Result<Duration, ReadError> {
     }
     let mut fields = Fields::parse(bytes)?;
     if fields.names().any(|name| name != "wait_seconds") {
-        return Err(ReadError::Field("the body may hold wait_seconds and nothing else".to_owned()));
+        return Err(ReadError::Field(
+            "the body may hold wait_seconds and nothing else".to_owned(),
+        ));
     }
     let seconds = fields.whole("wait_seconds")?.unwrap_or(0);
     Ok(Duration::from_secs(seconds.min(LONGEST_WAIT)))
@@ -181,9 +197,17 @@ pub fn read_result(bytes: &[u8]) -> Result<exchange::Report, ReadError> {
     let mut fields = Fields::parse(bytes)?;
     let said = fields.flag("ok")?;
     Ok(exchange::Report {
-        ok: said.ok_or_else(|| ReadError::Field("ok is required: true when the reply was sent, false when it was not".to_owned()))?,
-        external_ref: fields.text("external_ref")?.map(|text| ExternalRef::parse("external_ref", text)).transpose()?,
-        detail: fields.text("detail")?.map(|text| Detail::parse("detail", text)).transpose()?,
+        ok: said.ok_or_else(|| {
+            ReadError::Field("ok is required: true when the reply was sent, false when it was not".to_owned())
+        })?,
+        external_ref: fields
+            .text("external_ref")?
+            .map(|text| ExternalRef::parse("external_ref", text))
+            .transpose()?,
+        detail: fields
+            .text("detail")?
+            .map(|text| Detail::parse("detail", text))
+            .transpose()?,
     })
 }
 
@@ -195,13 +219,28 @@ mod tests {
     #[test]
     fn a_claim_waits_as_long_as_it_asks_and_25_seconds_at_most() {
         let wait = |body: &str| read_claim(body.as_bytes()).map(|wait| wait.as_secs()).ok();
-        for (body, seconds) in [("", 0), ("{}", 0), (r#"{"wait_seconds": 0}"#, 0), (r#"{"wait_seconds": 10}"#, 10), (r#"{"wait_seconds": 25}"#, 25)] {
+        for (body, seconds) in [
+            ("", 0),
+            ("{}", 0),
+            (r#"{"wait_seconds": 0}"#, 0),
+            (r#"{"wait_seconds": 10}"#, 10),
+            (r#"{"wait_seconds": 25}"#, 25),
+        ] {
             assert_eq!(wait(body), Some(seconds), "{body}");
         }
-        for more in ["26", "999", "18446744073709551615", "18446744073709551616", "1e300", "25.0"] {
+        for more in [
+            "26",
+            "999",
+            "18446744073709551615",
+            "18446744073709551616",
+            "1e300",
+            "25.0",
+        ] {
             assert_eq!(wait(&format!("{{\"wait_seconds\": {more}}}")), Some(25), "{more}");
         }
-        for bad in ["-1", "1.5", "-0.5", "\"5\"", "null", "true", "[5]", "1e400", "NaN"] {
+        for bad in [
+            "-1", "1.5", "-0.5", "\"5\"", "null", "true", "[5]", "1e400", "NaN",
+        ] {
             assert_eq!(wait(&format!("{{\"wait_seconds\": {bad}}}")), None, "{bad}");
         }
     }

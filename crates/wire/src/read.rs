@@ -47,13 +47,16 @@ impl Fields {
         match self.0.remove(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(ReadError::Field(format!("{name} must be a string; nothing was stored"))),
+            Some(_) => Err(ReadError::Field(format!(
+                "{name} must be a string; nothing was stored"
+            ))),
         }
     }
 
     /// A string that must be there.
     pub(crate) fn required(&mut self, name: &'static str) -> Result<String, ReadError> {
-        self.text(name)?.ok_or_else(|| ReadError::Field(format!("{name} is required; nothing was stored")))
+        self.text(name)?
+            .ok_or_else(|| ReadError::Field(format!("{name} is required; nothing was stored")))
     }
 
     /// A boolean, `None` when it is left out.
@@ -61,13 +64,17 @@ impl Fields {
         match self.0.remove(name) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(flag)),
-            Some(_) => Err(ReadError::Field(format!("{name} must be true or false; nothing was stored"))),
+            Some(_) => Err(ReadError::Field(format!(
+                "{name} must be true or false; nothing was stored"
+            ))),
         }
     }
 
     /// A moment in RFC 3339, `None` when it is left out.
     pub(crate) fn time(&mut self, name: &'static str) -> Result<Option<Time>, ReadError> {
-        let Some(text) = self.text(name)? else { return Ok(None) };
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
         Time::parse_rfc3339(&text).map(Some).ok_or_else(|| {
             ReadError::Field(format!("{name} must be a date and time as RFC 3339 writes it, such as 2000-01-02T03:04:05Z; nothing was stored"))
         })
@@ -79,7 +86,11 @@ impl Fields {
         let refused = || ReadError::Field(format!("{name} must be a whole number, 0 or more"));
         match self.0.remove(name) {
             None => Ok(None),
-            Some(Value::Number(number)) => number.as_u64().or_else(|| number.as_f64().and_then(whole_float)).map(Some).ok_or_else(refused),
+            Some(Value::Number(number)) => number
+                .as_u64()
+                .or_else(|| number.as_f64().and_then(whole_float))
+                .map(Some)
+                .ok_or_else(refused),
             Some(_) => Err(refused()),
         }
     }

@@ -33,7 +33,10 @@ enum Ours {
 
 /// A crate from outside (and those named after it with a dash) and the only folders that may use it.
 const GUARDED: [(&str, &[&str]); 8] = [
-    ("sqlx", &["crates/store", "crates/app", "crates/testkit", "benches"]),
+    (
+        "sqlx",
+        &["crates/store", "crates/app", "crates/testkit", "benches"],
+    ),
     ("axum", &["crates/web", "crates/testkit"]),
     ("tower-http", &["crates/web", "crates/testkit"]),
     ("askama", &["crates/web"]),

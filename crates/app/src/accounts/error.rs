@@ -6,7 +6,9 @@ use muster_core::Fault;
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// Not a name.
-    #[error("an owner's name is 1 to 64 characters of a-z, 0-9, '.', '_' and '-', begins with a letter or digit, and is not digits alone; nothing was stored")]
+    #[error(
+        "an owner's name is 1 to 64 characters of a-z, 0-9, '.', '_' and '-', begins with a letter or digit, and is not digits alone; nothing was stored"
+    )]
     Name,
     /// Too short or too long.
     #[error("a password has 8 to 1024 characters; nothing was stored")]
@@ -40,7 +42,9 @@ pub enum SignInError {
 #[derive(Debug, thiserror::Error)]
 pub enum PasskeyError {
     /// The server's address is a bare IP address, to which no passkey can belong.
-    #[error("passkeys need a host name: open muster under its name (on this machine, http://localhost) or set MUSTER_PUBLIC_URL")]
+    #[error(
+        "passkeys need a host name: open muster under its name (on this machine, http://localhost) or set MUSTER_PUBLIC_URL"
+    )]
     NoHost,
     /// Nothing to sign in with.
     #[error("no passkey of an account that may sign in fits this; use the password")]

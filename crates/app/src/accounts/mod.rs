@@ -11,8 +11,16 @@ mod tokens;
 
 pub use error::{AccountError, PasskeyError, SignInError, TokenError};
 pub use ops::{Owner, add, any_owner, disable, enable, find, first_enabled, list};
-pub use passkeys::{Begun, Passkey, Passkeys, begin_confirm, begin_register, begin_sign_in, finish_confirm, finish_register, finish_sign_in, passkeys, remove_passkey};
-pub use sessions::{BrowserCaller, browser, confirm_password, sign_in_password, sign_out, sign_out_everywhere};
+pub use passkeys::{
+    Begun, Passkey, Passkeys, begin_confirm, begin_register, begin_sign_in, finish_confirm, finish_register,
+    finish_sign_in, passkeys, remove_passkey,
+};
+pub use sessions::{
+    BrowserCaller, browser, confirm_password, sign_in_password, sign_out, sign_out_everywhere,
+};
 pub use sql::STATEMENTS;
 pub use state::{OwnerName, Password, SESSION_IDLE, SESSION_LIFETIME};
-pub use tokens::{AgentCaller, MirrorCaller, NewToken, PersonalCaller, Token, agent, create_token, mirror, personal, revoke_token, tokens};
+pub use tokens::{
+    AgentCaller, MirrorCaller, NewToken, PersonalCaller, Token, agent, create_token, mirror, personal,
+    revoke_token, tokens,
+};

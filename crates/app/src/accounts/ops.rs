@@ -34,7 +34,12 @@ struct Row {
 
 impl From<Row> for Owner {
     fn from(row: Row) -> Self {
-        Self { id: OwnerId::new(row.id), name: row.name, created_at: Time::from_micros(row.created_at), disabled_at: row.disabled_at.map(Time::from_micros) }
+        Self {
+            id: OwnerId::new(row.id),
+            name: row.name,
+            created_at: Time::from_micros(row.created_at),
+            disabled_at: row.disabled_at.map(Time::from_micros),
+        }
     }
 }
 
@@ -42,7 +47,12 @@ impl From<Row> for Owner {
 ///
 /// # Errors
 /// [`AccountError`]; nothing was stored then.
-pub async fn add(app: &App, name: OwnerName, password: Password, first: bool) -> Result<OwnerId, AccountError> {
+pub async fn add(
+    app: &App,
+    name: OwnerName,
+    password: Password,
+    first: bool,
+) -> Result<OwnerId, AccountError> {
     let hash = password::hash(app, password.secret()).await?;
     let now = app.clock.now();
     let id = app
@@ -55,8 +65,12 @@ pub async fn add(app: &App, name: OwnerName, password: Password, first: bool) ->
                         return Err(AccountError::AlreadySetUp);
                     }
                 }
-                let inserted: Option<(i64,)> = tx.optional(&sql::INSERT_OWNER, (name.as_str(), hash.as_str(), now)).await?;
-                inserted.map(|(id,)| OwnerId::new(id)).ok_or(AccountError::NameTaken)
+                let inserted: Option<(i64,)> = tx
+                    .optional(&sql::INSERT_OWNER, (name.as_str(), hash.as_str(), now))
+                    .await?;
+                inserted
+                    .map(|(id,)| OwnerId::new(id))
+                    .ok_or(AccountError::NameTaken)
             })
         })
         .await?;
@@ -67,7 +81,19 @@ pub async fn add(app: &App, name: OwnerName, password: Password, first: bool) ->
 async fn note(app: &App, owner: OwnerId, name: &'static str, now: Time) -> Result<(), Fault> {
     app.db
         .write(owner, move |tx| {
-            Box::pin(async move { audit::record(tx, now, Event { name, actor: "administrator".into(), subject: Subject::Owner(owner), data: json!({}) }).await })
+            Box::pin(async move {
+                audit::record(
+                    tx,
+                    now,
+                    Event {
+                        name,
+                        actor: "administrator".into(),
+                        subject: Subject::Owner(owner),
+                        data: json!({}),
+                    },
+                )
+                .await
+            })
         })
         .await
 }
@@ -77,7 +103,12 @@ async fn note(app: &App, owner: OwnerId, name: &'static str, now: Time) -> Resul
 /// # Errors
 /// A fault.
 pub async fn list(app: &App) -> Result<Vec<Owner>, Fault> {
-    let rows: Vec<Row> = app.db.system_read("listing owners", |tx| Box::pin(async move { tx.all(&sql::LIST, ()).await })).await?;
+    let rows: Vec<Row> = app
+        .db
+        .system_read("listing owners", |tx| {
+            Box::pin(async move { tx.all(&sql::LIST, ()).await })
+        })
+        .await?;
     Ok(rows.into_iter().map(Owner::from).collect())
 }
 
@@ -86,7 +117,12 @@ pub async fn list(app: &App) -> Result<Vec<Owner>, Fault> {
 /// # Errors
 /// A fault.
 pub async fn any_owner(app: &App) -> Result<bool, Fault> {
-    app.db.system_read("counting owners", |tx| Box::pin(async move { tx.number(&sql::COUNT, ()).await })).await.map(|count| count > 0)
+    app.db
+        .system_read("counting owners", |tx| {
+            Box::pin(async move { tx.number(&sql::COUNT, ()).await })
+        })
+        .await
+        .map(|count| count > 0)
 }
 
 /// The first account that is enabled: whom the shared hook token acts for.
@@ -94,7 +130,10 @@ pub async fn any_owner(app: &App) -> Result<bool, Fault> {
 /// # Errors
 /// A fault.
 pub async fn first_enabled(app: &App) -> Result<Option<Owner>, Fault> {
-    Ok(list(app).await?.into_iter().find(|owner| owner.disabled_at.is_none()))
+    Ok(list(app)
+        .await?
+        .into_iter()
+        .find(|owner| owner.disabled_at.is_none()))
 }
 
 /// The account of this name.
@@ -102,7 +141,11 @@ pub async fn first_enabled(app: &App) -> Result<Option<Owner>, Fault> {
 /// # Errors
 /// [`AccountError::NotFound`], or a fault.
 pub async fn find(app: &App, name: &str) -> Result<Owner, AccountError> {
-    list(app).await?.into_iter().find(|owner| owner.name == name).ok_or(AccountError::NotFound)
+    list(app)
+        .await?
+        .into_iter()
+        .find(|owner| owner.name == name)
+        .ok_or(AccountError::NotFound)
 }
 
 /// Disables an account: no token, session or sign-in of it works from now on. Nothing of it is deleted.
@@ -127,11 +170,27 @@ async fn set_disabled(app: &App, name: &str, disabled: bool) -> Result<(), Accou
     let changed = app
         .db
         .system_write("disabling or enabling an owner", move |tx: &mut Tx| {
-            Box::pin(async move { if disabled { tx.run(&sql::DISABLE, (owner, now)).await } else { tx.run(&sql::ENABLE, (owner,)).await } })
+            Box::pin(async move {
+                if disabled {
+                    tx.run(&sql::DISABLE, (owner, now)).await
+                } else {
+                    tx.run(&sql::ENABLE, (owner,)).await
+                }
+            })
         })
         .await?;
     if changed > 0 {
-        note(app, owner, if disabled { "owner.disabled" } else { "owner.enabled" }, now).await?;
+        note(
+            app,
+            owner,
+            if disabled {
+                "owner.disabled"
+            } else {
+                "owner.enabled"
+            },
+            now,
+        )
+        .await?;
     }
     Ok(())
 }

@@ -8,7 +8,8 @@ use muster_core::{Fault, Secret};
 use crate::App;
 
 /// Checked when there is no account, so that a wrong name takes as long as a wrong password. The hash of random bytes nobody knows.
-const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$8Y3vYFv1bGd2Sg0xwM6ZlZ0YH2kVdYH3ZC3hC2kqHk4";
+const NOBODY: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$8Y3vYFv1bGd2Sg0xwM6ZlZ0YH2kVdYH3ZC3hC2kqHk4";
 
 /// The PHC string of a password (Argon2id, 19 MiB, two passes, one lane).
 ///
@@ -34,14 +35,26 @@ pub(super) async fn fits(app: &App, password: &Secret, stored: Option<String>) -
     blocking(app, move || {
         let known = stored.is_some();
         let text = stored.unwrap_or_else(|| NOBODY.to_owned());
-        let hash = PasswordHash::new(&text).map_err(|e| Fault::other(format!("a stored password hash cannot be read: {e}")))?;
-        Ok(Argon2::default().verify_password(password.expose().as_bytes(), &hash).is_ok() && known)
+        let hash = PasswordHash::new(&text)
+            .map_err(|e| Fault::other(format!("a stored password hash cannot be read: {e}")))?;
+        Ok(Argon2::default()
+            .verify_password(password.expose().as_bytes(), &hash)
+            .is_ok()
+            && known)
     })
     .await?
 }
 
-async fn blocking<T: Send + 'static>(app: &App, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
-    let place = app.password_gate.clone().acquire_owned().await.map_err(|_| Fault::other("muster is being stopped"))?;
+async fn blocking<T: Send + 'static>(
+    app: &App,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Fault> {
+    let place = app
+        .password_gate
+        .clone()
+        .acquire_owned()
+        .await
+        .map_err(|_| Fault::other("muster is being stopped"))?;
     tokio::task::spawn_blocking(move || {
         let done = work();
         drop(place);

@@ -48,12 +48,21 @@ struct SessionRow {
 /// [`SignInError::Wrong`] for any mismatch, after the same work each time.
 pub async fn sign_in_password(app: &App, name: &str, given: &Secret) -> Result<Secret, SignInError> {
     let wanted = name.to_owned();
-    let row: Option<OwnerRow> =
-        app.db.system_read("sign-in", move |tx| Box::pin(async move { tx.optional(&sql::BY_NAME, (wanted,)).await })).await?;
-    let hash = row.as_ref().filter(|row| row.disabled_at.is_none()).and_then(|row| row.password_hash.clone());
+    let row: Option<OwnerRow> = app
+        .db
+        .system_read("sign-in", move |tx| {
+            Box::pin(async move { tx.optional(&sql::BY_NAME, (wanted,)).await })
+        })
+        .await?;
+    let hash = row
+        .as_ref()
+        .filter(|row| row.disabled_at.is_none())
+        .and_then(|row| row.password_hash.clone());
     let fits = password::fits(app, given, hash).await?;
     match row {
-        Some(row) if fits => open(app, OwnerId::new(row.id), "password").await?.ok_or(SignInError::Wrong),
+        Some(row) if fits => open(app, OwnerId::new(row.id), "password")
+            .await?
+            .ok_or(SignInError::Wrong),
         _ => Err(SignInError::Wrong),
     }
 }
@@ -72,7 +81,17 @@ pub(super) async fn open(app: &App, owner: OwnerId, by: &'static str) -> Result<
                 if opened.is_none() {
                     return Ok(None);
                 }
-                audit::record(tx, now, Event { name: "owner.signed_in", actor: "owner".into(), subject: Subject::Owner(owner), data: json!({"by": by}) }).await?;
+                audit::record(
+                    tx,
+                    now,
+                    Event {
+                        name: "owner.signed_in",
+                        actor: "owner".into(),
+                        subject: Subject::Owner(owner),
+                        data: json!({"by": by}),
+                    },
+                )
+                .await?;
                 Ok(Some(cookie))
             })
         })
@@ -88,8 +107,12 @@ pub async fn browser(app: &App, cookie: &str) -> Result<Option<BrowserCaller>, F
         return Ok(None);
     }
     let hash = TokenHash::of(cookie);
-    let row: Option<SessionRow> =
-        app.db.system_read("session look-up", move |tx| Box::pin(async move { tx.optional(&sql::SESSION, (&hash,)).await })).await?;
+    let row: Option<SessionRow> = app
+        .db
+        .system_read("session look-up", move |tx| {
+            Box::pin(async move { tx.optional(&sql::SESSION, (&hash,)).await })
+        })
+        .await?;
     let Some(row) = row else { return Ok(None) };
     let (now, seen) = (app.clock.now(), Time::from_micros(row.last_seen_at));
     if !state::session_lives(Time::from_micros(row.created_at), seen, now) {
@@ -103,7 +126,12 @@ pub async fn browser(app: &App, cookie: &str) -> Result<Option<BrowserCaller>, F
     };
     if now.since(seen) >= SEEN_EVERY {
         let session = caller.session;
-        app.db.write(caller.owner, move |tx| Box::pin(async move { tx.run(&sql::SEEN, (session, now)).await })).await.map(|_| ())?;
+        app.db
+            .write(caller.owner, move |tx| {
+                Box::pin(async move { tx.run(&sql::SEEN, (session, now)).await })
+            })
+            .await
+            .map(|_| ())?;
     }
     Ok(Some(caller))
 }
@@ -113,19 +141,33 @@ pub async fn browser(app: &App, cookie: &str) -> Result<Option<BrowserCaller>, F
 /// # Errors
 /// [`SignInError::Wrong`], or a fault.
 pub async fn confirm_password(app: &App, caller: &BrowserCaller, given: &Secret) -> Result<(), SignInError> {
-    let row: Option<(Option<String>,)> =
-        app.db.read(caller.owner, |tx| Box::pin(async move { tx.optional(&sql::PASSWORD, ()).await })).await.map_err(SignInError::Fault)?;
+    let row: Option<(Option<String>,)> = app
+        .db
+        .read(caller.owner, |tx| {
+            Box::pin(async move { tx.optional(&sql::PASSWORD, ()).await })
+        })
+        .await
+        .map_err(SignInError::Fault)?;
     if !password::fits(app, given, row.and_then(|(hash,)| hash)).await? {
         return Err(SignInError::Wrong);
     }
-    if confirmed(app, caller.owner, caller.session, "password").await? { Ok(()) } else { Err(SignInError::Wrong) }
+    if confirmed(app, caller.owner, caller.session, "password").await? {
+        Ok(())
+    } else {
+        Err(SignInError::Wrong)
+    }
 }
 
 /// Notes that a session has just proved who it is; answers whether it still lives.
 ///
 /// # Errors
 /// A fault.
-pub(super) async fn confirmed(app: &App, owner: OwnerId, session: BrowserSessionId, by: &'static str) -> Result<bool, Fault> {
+pub(super) async fn confirmed(
+    app: &App,
+    owner: OwnerId,
+    session: BrowserSessionId,
+    by: &'static str,
+) -> Result<bool, Fault> {
     let now = app.clock.now();
     app.db
         .write(owner, move |tx| {
@@ -133,7 +175,17 @@ pub(super) async fn confirmed(app: &App, owner: OwnerId, session: BrowserSession
                 if tx.run(&sql::CONFIRMED, (session, now)).await? == 0 {
                     return Ok(false);
                 }
-                audit::record(tx, now, Event { name: "owner.confirmed", actor: "owner".into(), subject: Subject::Owner(owner), data: json!({"by": by}) }).await?;
+                audit::record(
+                    tx,
+                    now,
+                    Event {
+                        name: "owner.confirmed",
+                        actor: "owner".into(),
+                        subject: Subject::Owner(owner),
+                        data: json!({"by": by}),
+                    },
+                )
+                .await?;
                 Ok(true)
             })
         })
@@ -152,7 +204,17 @@ pub async fn sign_out(app: &App, caller: &BrowserCaller) -> Result<(), Fault> {
                 tx.run(&sql::END_SESSION, (session, now)).await?;
                 // A page of this session that is still open says so.
                 tx.wake(Topic::Owner(owner));
-                audit::record(tx, now, Event { name: "owner.signed_out", actor: "owner".into(), subject: Subject::Owner(owner), data: json!({}) }).await
+                audit::record(
+                    tx,
+                    now,
+                    Event {
+                        name: "owner.signed_out",
+                        actor: "owner".into(),
+                        subject: Subject::Owner(owner),
+                        data: json!({}),
+                    },
+                )
+                .await
             })
         })
         .await
@@ -170,7 +232,12 @@ pub async fn sign_out_everywhere(app: &App, caller: &BrowserCaller) -> Result<()
                 let ended = tx.run(&sql::END_SESSIONS, (now,)).await?;
                 // Every open page says so.
                 tx.wake(Topic::Owner(owner));
-                let event = Event { name: "owner.signed_out_everywhere", actor: "owner".into(), subject: Subject::Owner(owner), data: json!({"sessions": ended}) };
+                let event = Event {
+                    name: "owner.signed_out_everywhere",
+                    actor: "owner".into(),
+                    subject: Subject::Owner(owner),
+                    data: json!({"sessions": ended}),
+                };
                 audit::record(tx, now, event).await
             })
         })

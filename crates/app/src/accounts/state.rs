@@ -31,7 +31,11 @@ impl OwnerName {
             && text.bytes().next().is_some_and(plain)
             && text.bytes().all(|b| plain(b) || matches!(b, b'.' | b'_' | b'-'))
             && !text.bytes().all(|b| b.is_ascii_digit());
-        if fits { Ok(Self(text.to_owned())) } else { Err(AccountError::Name) }
+        if fits {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(AccountError::Name)
+        }
     }
 
     /// The name.
@@ -50,7 +54,11 @@ impl Password {
     /// # Errors
     /// [`AccountError::Password`].
     pub fn parse(text: &str) -> Result<Self, AccountError> {
-        if (8..=1024).contains(&text.chars().count()) { Ok(Self(Secret::new(text))) } else { Err(AccountError::Password) }
+        if (8..=1024).contains(&text.chars().count()) {
+            Ok(Self(Secret::new(text)))
+        } else {
+            Err(AccountError::Password)
+        }
     }
 
     pub(super) fn secret(&self) -> &Secret {
@@ -83,7 +91,11 @@ mod tests {
     fn a_session_ends_by_idleness_and_by_age() {
         let start = Time::from_micros(1_000_000_000_000_000);
         assert!(session_lives(start, start, start.plus(SESSION_IDLE)));
-        assert!(!session_lives(start, start, start.plus(SESSION_IDLE + Duration::from_secs(1))));
+        assert!(!session_lives(
+            start,
+            start,
+            start.plus(SESSION_IDLE + Duration::from_secs(1))
+        ));
         let late = start.plus(SESSION_LIFETIME + Duration::from_secs(1));
         assert!(!session_lives(start, late, late));
     }

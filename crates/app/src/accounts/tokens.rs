@@ -83,7 +83,13 @@ fn word(kind: TokenKind) -> Option<&'static str> {
 ///
 /// # Errors
 /// A fault; also for [`TokenKind::Plugin`], which `plugins::create` makes.
-pub async fn create_token(app: &App, owner: OwnerId, kind: TokenKind, label: Label, host: Option<Label>) -> Result<NewToken, TokenError> {
+pub async fn create_token(
+    app: &App,
+    owner: OwnerId,
+    kind: TokenKind,
+    label: Label,
+    host: Option<Label>,
+) -> Result<NewToken, TokenError> {
     let stored = word(kind).ok_or_else(|| Fault::other("a connector's token is made with its connector"))?;
     let token = kind.mint().map_err(Fault::from)?;
     let (hash, now) = (TokenHash::of(token.expose()), app.clock.now());
@@ -91,8 +97,30 @@ pub async fn create_token(app: &App, owner: OwnerId, kind: TokenKind, label: Lab
         .db
         .write(owner, move |tx| {
             Box::pin(async move {
-                let id = TokenId::new(tx.number(&sql::INSERT_TOKEN, (stored, &hash, label.as_str(), host.as_ref().map(Label::as_str), now)).await?);
-                audit::record(tx, now, Event { name: "token.created", actor: "owner".into(), subject: Subject::Token(id), data: json!({"kind": stored}) }).await?;
+                let id = TokenId::new(
+                    tx.number(
+                        &sql::INSERT_TOKEN,
+                        (
+                            stored,
+                            &hash,
+                            label.as_str(),
+                            host.as_ref().map(Label::as_str),
+                            now,
+                        ),
+                    )
+                    .await?,
+                );
+                audit::record(
+                    tx,
+                    now,
+                    Event {
+                        name: "token.created",
+                        actor: "owner".into(),
+                        subject: Subject::Token(id),
+                        data: json!({"kind": stored}),
+                    },
+                )
+                .await?;
                 Ok::<_, Fault>(id)
             })
         })
@@ -116,7 +144,12 @@ struct ListRow {
 /// # Errors
 /// A fault.
 pub async fn tokens(app: &App, owner: OwnerId) -> Result<Vec<Token>, Fault> {
-    let rows: Vec<ListRow> = app.db.read(owner, |tx| Box::pin(async move { tx.all(&sql::TOKENS, ()).await })).await?;
+    let rows: Vec<ListRow> = app
+        .db
+        .read(owner, |tx| {
+            Box::pin(async move { tx.all(&sql::TOKENS, ()).await })
+        })
+        .await?;
     Ok(rows
         .into_iter()
         .map(|row| Token {
@@ -140,8 +173,16 @@ pub async fn revoke_token(app: &App, owner: OwnerId, token: TokenId) -> Result<(
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
-                let (kind,): (String,) = tx.optional(&sql::REVOKE_TOKEN, (token, now)).await?.ok_or(TokenError::NotFound)?;
-                let event = Event { name: "token.revoked", actor: "owner".into(), subject: Subject::Token(token), data: json!({"kind": kind}) };
+                let (kind,): (String,) = tx
+                    .optional(&sql::REVOKE_TOKEN, (token, now))
+                    .await?
+                    .ok_or(TokenError::NotFound)?;
+                let event = Event {
+                    name: "token.revoked",
+                    actor: "owner".into(),
+                    subject: Subject::Token(token),
+                    data: json!({"kind": kind}),
+                };
                 audit::record(tx, now, event).await?;
                 Ok(())
             })
@@ -153,7 +194,10 @@ pub async fn revoke_token(app: &App, owner: OwnerId, token: TokenId) -> Result<(
 struct Found {
     id: i64,
     owner_id: i64,
-    #[expect(dead_code, reason = "part of the statement's answer; the label is shown by the list")]
+    #[expect(
+        dead_code,
+        reason = "part of the statement's answer; the label is shown by the list"
+    )]
     label: String,
     host: Option<String>,
     last_used_at: Option<i64>,
@@ -161,14 +205,32 @@ struct Found {
 }
 
 async fn find(app: &App, kind: TokenKind, token: &str) -> Result<Option<Found>, Fault> {
-    let (Some(stored), true) = (word(kind), kind.matches(token)) else { return Ok(None) };
+    let (Some(stored), true) = (word(kind), kind.matches(token)) else {
+        return Ok(None);
+    };
     let hash = TokenHash::of(token);
-    let found: Option<Found> =
-        app.db.system_read("token look-up", move |tx| Box::pin(async move { tx.optional(&sql::TOKEN, (&hash, stored)).await })).await?;
+    let found: Option<Found> = app
+        .db
+        .system_read("token look-up", move |tx| {
+            Box::pin(async move { tx.optional(&sql::TOKEN, (&hash, stored)).await })
+        })
+        .await?;
     if let Some(found) = &found {
-        let (now, owner, id) = (app.clock.now(), OwnerId::new(found.owner_id), TokenId::new(found.id));
-        if found.last_used_at.is_none_or(|used| now.since(Time::from_micros(used)) >= SEEN_EVERY) {
-            app.db.write(owner, move |tx| Box::pin(async move { tx.run(&sql::TOKEN_USED, (id, now)).await })).await.map(|_| ())?;
+        let (now, owner, id) = (
+            app.clock.now(),
+            OwnerId::new(found.owner_id),
+            TokenId::new(found.id),
+        );
+        if found
+            .last_used_at
+            .is_none_or(|used| now.since(Time::from_micros(used)) >= SEEN_EVERY)
+        {
+            app.db
+                .write(owner, move |tx| {
+                    Box::pin(async move { tx.run(&sql::TOKEN_USED, (id, now)).await })
+                })
+                .await
+                .map(|_| ())?;
         }
     }
     Ok(found)
@@ -179,7 +241,11 @@ async fn find(app: &App, kind: TokenKind, token: &str) -> Result<Option<Found>, 
 /// # Errors
 /// A fault.
 pub async fn personal(app: &App, token: &str) -> Result<Option<PersonalCaller>, Fault> {
-    Ok(find(app, TokenKind::Personal, token).await?.map(|found| PersonalCaller { owner: OwnerId::new(found.owner_id) }))
+    Ok(find(app, TokenKind::Personal, token)
+        .await?
+        .map(|found| PersonalCaller {
+            owner: OwnerId::new(found.owner_id),
+        }))
 }
 
 /// Which agent this token is of, if it is live.
@@ -187,11 +253,13 @@ pub async fn personal(app: &App, token: &str) -> Result<Option<PersonalCaller>, 
 /// # Errors
 /// A fault.
 pub async fn agent(app: &App, token: &str) -> Result<Option<AgentCaller>, Fault> {
-    Ok(find(app, TokenKind::Agent, token).await?.map(|found| AgentCaller {
-        owner: OwnerId::new(found.owner_id),
-        token: TokenId::new(found.id),
-        chief: found.chief_id.map(ChiefId::new),
-    }))
+    Ok(find(app, TokenKind::Agent, token)
+        .await?
+        .map(|found| AgentCaller {
+            owner: OwnerId::new(found.owner_id),
+            token: TokenId::new(found.id),
+            chief: found.chief_id.map(ChiefId::new),
+        }))
 }
 
 /// Which mirror host this token is of, if it is live.
@@ -199,9 +267,11 @@ pub async fn agent(app: &App, token: &str) -> Result<Option<AgentCaller>, Fault>
 /// # Errors
 /// A fault.
 pub async fn mirror(app: &App, token: &str) -> Result<Option<MirrorCaller>, Fault> {
-    Ok(find(app, TokenKind::MirrorHost, token).await?.map(|found| MirrorCaller {
-        owner: OwnerId::new(found.owner_id),
-        token: TokenId::new(found.id),
-        host: found.host.unwrap_or_default(),
-    }))
+    Ok(find(app, TokenKind::MirrorHost, token)
+        .await?
+        .map(|found| MirrorCaller {
+            owner: OwnerId::new(found.owner_id),
+            token: TokenId::new(found.id),
+            host: found.host.unwrap_or_default(),
+        }))
 }

@@ -1,8 +1,8 @@
 //! Writing an audit row inside the transaction of its act, and reading them back. Never writes one outside it.
 
+use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{AuditId, OwnerId};
-use muster_core::Fault;
 use muster_store::{Db, Tx};
 use serde_json::Value;
 
@@ -88,7 +88,13 @@ pub struct Filter {
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { event: String::new(), since: Time::from_micros(0), until: Time::from_micros(i64::MAX), before: i64::MAX, limit: 1000 }
+        Self {
+            event: String::new(),
+            since: Time::from_micros(0),
+            until: Time::from_micros(i64::MAX),
+            before: i64::MAX,
+            limit: 1000,
+        }
     }
 }
 
@@ -97,7 +103,18 @@ impl Default for Filter {
 /// # Errors
 /// A fault; the act must then fail too.
 pub async fn record(tx: &mut Tx, now: Time, event: Event) -> Result<(), Fault> {
-    tx.run(&sql::INSERT, (now, event.actor, event.name, event.subject.to_string(), event.data.to_string())).await.map(|_| ())
+    tx.run(
+        &sql::INSERT,
+        (
+            now,
+            event.actor,
+            event.name,
+            event.subject.to_string(),
+            event.data.to_string(),
+        ),
+    )
+    .await
+    .map(|_| ())
 }
 
 #[derive(sqlx::FromRow)]
@@ -117,13 +134,33 @@ struct Row {
 pub async fn list(db: &Db, owner: OwnerId, filter: Filter) -> Result<Vec<Entry>, Fault> {
     let rows: Vec<Row> = db
         .read(owner, move |tx| {
-            Box::pin(async move { tx.all(&sql::NEWEST, (filter.before, filter.since, filter.until, filter.event, filter.limit)).await })
+            Box::pin(async move {
+                tx.all(
+                    &sql::NEWEST,
+                    (
+                        filter.before,
+                        filter.since,
+                        filter.until,
+                        filter.event,
+                        filter.limit,
+                    ),
+                )
+                .await
+            })
         })
         .await?;
     rows.into_iter()
         .map(|row| {
-            let data = serde_json::from_str(&row.data).map_err(|_| Fault::contradiction("audit", row.id, "its data is not JSON"))?;
-            Ok(Entry { id: AuditId::new(row.id), at: Time::from_micros(row.at), actor: row.actor, event: row.event, subject: row.subject, data })
+            let data = serde_json::from_str(&row.data)
+                .map_err(|_| Fault::contradiction("audit", row.id, "its data is not JSON"))?;
+            Ok(Entry {
+                id: AuditId::new(row.id),
+                at: Time::from_micros(row.at),
+                actor: row.actor,
+                event: row.event,
+                subject: row.subject,
+                data,
+            })
         })
         .collect()
 }

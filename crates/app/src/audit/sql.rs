@@ -2,8 +2,10 @@
 
 use muster_store::{Sql, owned};
 
-pub(super) static INSERT: Sql =
-    owned("audit.insert", "INSERT INTO audit (owner_id, at, actor, event, subject, data) VALUES ($1, $2, $3, $4, $5, $6)");
+pub(super) static INSERT: Sql = owned(
+    "audit.insert",
+    "INSERT INTO audit (owner_id, at, actor, event, subject, data) VALUES ($1, $2, $3, $4, $5, $6)",
+);
 pub(super) static NEWEST: Sql = owned(
     "audit.newest",
     "SELECT id, at, actor, event, subject, data FROM audit WHERE owner_id = $1 AND id < $2 AND at >= $3 AND at < $4 AND ($5 = '' OR event = $5) ORDER BY id DESC LIMIT $6",

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use muster_core::clock::Time;
-use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId, TurnId};
 use muster_core::fence::Nonce;
+use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId, TurnId};
 use muster_core::{Fault, Secret, TokenHash};
 use muster_runtime::{Outcome, Turn};
 use muster_store::Topic;
@@ -103,8 +103,12 @@ pub async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Result<De
         app.chiefs.forget(owner);
         return Ok(Delivery::Pending);
     };
-    let Some(_seat) = Seat::take(app, chief.id) else { return Ok(Delivery::Pending) };
-    let Some(mut lock) = app.db.locks().try_take("chief", chief.id.get()).await? else { return Ok(Delivery::Pending) };
+    let Some(_seat) = Seat::take(app, chief.id) else {
+        return Ok(Delivery::Pending);
+    };
+    let Some(mut lock) = app.db.locks().try_take("chief", chief.id.get()).await? else {
+        return Ok(Delivery::Pending);
+    };
     let (runtime, token) = match app.chiefs.ready(app, owner, &chief) {
         Ok(ready) => ready,
         Err(error) => {
@@ -112,7 +116,9 @@ pub async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Result<De
             return Ok(Delivery::Pending);
         }
     };
-    let Some(begun) = begin(app, owner, &chief, message, token).await? else { return Ok(Delivery::NotOurs) };
+    let Some(begun) = begin(app, owner, &chief, message, token).await? else {
+        return Ok(Delivery::NotOurs);
+    };
     let turn = Turn {
         conversation: format!("muster-{owner}-{}", begun.plugin),
         title: begun.title.clone(),
@@ -127,13 +133,22 @@ pub async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Result<De
         () = stop.cancelled() => Outcome::BrokenOff { reason: "muster was stopped during this turn".into() },
     };
     if !lock.still_held().await {
-        tracing::warn!(chief.id = chief.id.get(), "the connection that held the chief's lock was lost during a turn");
+        tracing::warn!(
+            chief.id = chief.id.get(),
+            "the connection that held the chief's lock was lost during a turn"
+        );
     }
     end(app, owner, chief.id, message, begun, outcome).await
 }
 
 /// Commits `delivering`, the turn's record and its token, and settles what an earlier stop left over.
-async fn begin(app: &App, owner: OwnerId, chief: &Chief, message: MessageId, token: Secret) -> Result<Option<Begun>, Fault> {
+async fn begin(
+    app: &App,
+    owner: OwnerId,
+    chief: &Chief,
+    message: MessageId,
+    token: Secret,
+) -> Result<Option<Begun>, Fault> {
     let nonce = Nonce::fresh()?;
     let (hash, now, chief_id) = (TokenHash::of(token.expose()), app.clock.now(), chief.id);
     let begun = app
@@ -147,21 +162,44 @@ async fn begin(app: &App, owner: OwnerId, chief: &Chief, message: MessageId, tok
                 if ops::live(tx).await?.is_none_or(|live| live.id != chief_id) {
                     return Ok::<_, Fault>(None);
                 }
-                let Some(stored) = messages::begin_delivery(tx, message, chief_id, now).await? else { return Ok(None) };
+                let Some(stored) = messages::begin_delivery(tx, message, chief_id, now).await? else {
+                    return Ok(None);
+                };
                 let text = turn::compose(&stored, &nonce, now);
                 let plugin = PluginId::new(stored.plugin_id);
-                let id = TurnId::new(tx.number(&sql::INSERT_TURN, (plugin, message, chief_id, stored.attempts, text.as_str(), now)).await?);
-                tx.run(&sql::INSERT_TURN_TOKEN, (&hash, chief_id, id, now)).await?;
+                let id = TurnId::new(
+                    tx.number(
+                        &sql::INSERT_TURN,
+                        (plugin, message, chief_id, stored.attempts, text.as_str(), now),
+                    )
+                    .await?,
+                );
+                tx.run(&sql::INSERT_TURN_TOKEN, (&hash, chief_id, id, now))
+                    .await?;
                 tx.wake(Topic::Owner(owner));
                 Ok(Some((id, stored.attempts, plugin, stored.plugin_label, text)))
             })
         })
         .await?;
-    Ok(begun.map(|(id, attempt, plugin, title, text)| Begun { id, attempt, plugin, title, text, token }))
+    Ok(begun.map(|(id, attempt, plugin, title, text)| Begun {
+        id,
+        attempt,
+        plugin,
+        title,
+        text,
+        token,
+    }))
 }
 
 /// Commits what is known of the turn, and ends its token.
-async fn end(app: &App, owner: OwnerId, chief: ChiefId, message: MessageId, begun: Begun, outcome: Outcome) -> Result<Delivery, Fault> {
+async fn end(
+    app: &App,
+    owner: OwnerId,
+    chief: ChiefId,
+    message: MessageId,
+    begun: Begun,
+    outcome: Outcome,
+) -> Result<Delivery, Fault> {
     let now: Time = app.clock.now();
     let (settled, word, reply, reason) = match outcome {
         Outcome::Completed { reply } => (Settled::Delivered, "delivered", Some(reply), None),
@@ -169,7 +207,11 @@ async fn end(app: &App, owner: OwnerId, chief: ChiefId, message: MessageId, begu
         Outcome::NotStarted { reason } => (Settled::Queued, "", None, Some(reason)),
     };
     if settled == Settled::Queued {
-        tracing::info!(message.id = message.get(), chief.id = chief.get(), "the chief's turn could not be started; the message stays queued");
+        tracing::info!(
+            message.id = message.get(),
+            chief.id = chief.get(),
+            "the chief's turn could not be started; the message stays queued"
+        );
     }
     // Both engines refuse NUL in text, and a chief's words are outside text.
     let reply = reply.map(|text| text.replace('\0', "\u{fffd}"));
@@ -182,7 +224,8 @@ async fn end(app: &App, owner: OwnerId, chief: ChiefId, message: MessageId, begu
                 if settled == Settled::Queued {
                     tx.run(&sql::FORGET_TURN, (begun.id,)).await?;
                 } else {
-                    tx.run(&sql::END_TURN, (begun.id, word, reply, reason, now)).await?;
+                    tx.run(&sql::END_TURN, (begun.id, word, reply, reason, now))
+                        .await?;
                 }
                 tx.wake(Topic::Owner(owner));
                 Ok::<_, Fault>(())
@@ -217,6 +260,9 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        seats().lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        seats()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.key);
     }
 }

@@ -11,5 +11,7 @@ mod turn;
 
 pub use deliver::{Delivery, deliver, start_delivery, start_retry_queue};
 pub use error::ChiefError;
-pub use ops::{Chief, Chiefs, Conversation, MakeRuntime, TurnRecord, conversations, remove, set, show, turns};
+pub use ops::{
+    Chief, Chiefs, Conversation, MakeRuntime, TurnRecord, conversations, remove, set, show, turns,
+};
 pub use sql::STATEMENTS;

@@ -49,35 +49,58 @@ struct Running {
 impl Chiefs {
     /// Runtimes made by `make` instead of from the chief's command: a chief at the edge of what a test can reach.
     pub(crate) fn made_by(make: MakeRuntime) -> Self {
-        Self { running: Arc::default(), make: Some(make) }
+        Self {
+            running: Arc::default(),
+            make: Some(make),
+        }
     }
 
     /// The runtime of `chief` and the text of its next turn's token: a fresh one, but for `acp`, whose program was started with it, the same
     /// while this process runs. A chief that was replaced, here or by another process, is let go of, and its long-lived child ends.
-    pub(super) fn ready(&self, app: &App, owner: OwnerId, chief: &Chief) -> Result<(Arc<dyn Runtime>, Secret), ChiefError> {
+    pub(super) fn ready(
+        &self,
+        app: &App,
+        owner: OwnerId,
+        chief: &Chief,
+    ) -> Result<(Arc<dyn Runtime>, Secret), ChiefError> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = running.get(&owner).filter(|known| known.chief == chief.id) {
-            let token = known.token.clone().map_or_else(|| TokenKind::Agent.mint(), Ok).map_err(Fault::from)?;
+            let token = known
+                .token
+                .clone()
+                .map_or_else(|| TokenKind::Agent.mint(), Ok)
+                .map_err(Fault::from)?;
             return Ok((known.runtime.clone(), token));
         }
         let runtime = match &self.make {
             Some(make) => make(chief),
             None => {
                 let program = Program::parse(&chief.command).map_err(ChiefError::Program)?;
-                let mut settings = Settings::new(app.settings.data_dir.join("chiefs").join(chief.id.to_string()));
+                let mut settings =
+                    Settings::new(app.settings.data_dir.join("chiefs").join(chief.id.to_string()));
                 settings.watchdog = app.settings.turn_watchdog;
                 muster_runtime::runtime(chief.kind, program, settings)
             }
         };
         let token = TokenKind::Agent.mint().map_err(Fault::from)?;
         let kept = (chief.kind == Kind::Acp).then(|| token.clone());
-        running.insert(owner, Running { chief: chief.id, runtime: runtime.clone(), token: kept });
+        running.insert(
+            owner,
+            Running {
+                chief: chief.id,
+                runtime: runtime.clone(),
+                token: kept,
+            },
+        );
         Ok((runtime, token))
     }
 
     /// Lets go of the owner's chief.
     pub(super) fn forget(&self, owner: OwnerId) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner);
+        self.running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&owner);
     }
 }
 
@@ -96,8 +119,16 @@ struct Row {
 pub(super) async fn live(tx: &mut Tx) -> Result<Option<Chief>, Fault> {
     let row: Option<Row> = tx.optional(&sql::LIVE, ()).await?;
     row.map(|row| {
-        let kind = row.runtime.parse().map_err(|_| Fault::contradiction("chiefs", row.id, "its runtime is none muster has"))?;
-        Ok(Chief { id: ChiefId::new(row.id), kind, command: row.command, created_at: Time::from_micros(row.created_at) })
+        let kind = row
+            .runtime
+            .parse()
+            .map_err(|_| Fault::contradiction("chiefs", row.id, "its runtime is none muster has"))?;
+        Ok(Chief {
+            id: ChiefId::new(row.id),
+            kind,
+            command: row.command,
+            created_at: Time::from_micros(row.created_at),
+        })
     })
     .transpose()
 }
@@ -107,7 +138,9 @@ pub(super) async fn live(tx: &mut Tx) -> Result<Option<Chief>, Fault> {
 /// # Errors
 /// A fault.
 pub async fn show(app: &App, owner: OwnerId) -> Result<Option<Chief>, Fault> {
-    app.db.read(owner, |tx| Box::pin(async move { live(tx).await })).await
+    app.db
+        .read(owner, |tx| Box::pin(async move { live(tx).await }))
+        .await
 }
 
 /// Makes `command` the owner's chief in place of any other. Queued messages go to it at the next claim.
@@ -124,7 +157,17 @@ pub async fn set(app: &App, owner: OwnerId, kind: Kind, command: &str) -> Result
                 end_live(tx, now).await?;
                 let id = ChiefId::new(tx.number(&sql::INSERT, (kind.to_string(), command, now)).await?);
                 let data = json!({"runtime": kind.to_string()});
-                audit::record(tx, now, Event { name: "chief.set", actor: "owner".into(), subject: Subject::Chief(id), data }).await?;
+                audit::record(
+                    tx,
+                    now,
+                    Event {
+                        name: "chief.set",
+                        actor: "owner".into(),
+                        subject: Subject::Chief(id),
+                        data,
+                    },
+                )
+                .await?;
                 tx.wake(Topic::Owner(owner));
                 Ok::<_, ChiefError>(id)
             })
@@ -144,7 +187,17 @@ pub async fn remove(app: &App, owner: OwnerId) -> Result<(), ChiefError> {
         .write(owner, move |tx| {
             Box::pin(async move {
                 let old = end_live(tx, now).await?.ok_or(ChiefError::None)?;
-                audit::record(tx, now, Event { name: "chief.removed", actor: "owner".into(), subject: Subject::Chief(old), data: json!({}) }).await?;
+                audit::record(
+                    tx,
+                    now,
+                    Event {
+                        name: "chief.removed",
+                        actor: "owner".into(),
+                        subject: Subject::Chief(old),
+                        data: json!({}),
+                    },
+                )
+                .await?;
                 tx.wake(Topic::Owner(owner));
                 Ok::<_, ChiefError>(())
             })
@@ -188,7 +241,12 @@ struct ConversationRow {
 /// # Errors
 /// A fault.
 pub async fn conversations(app: &App, owner: OwnerId) -> Result<Vec<Conversation>, Fault> {
-    let rows: Vec<ConversationRow> = app.db.read(owner, |tx| Box::pin(async move { tx.all(&sql::CONVERSATIONS, ()).await })).await?;
+    let rows: Vec<ConversationRow> = app
+        .db
+        .read(owner, |tx| {
+            Box::pin(async move { tx.all(&sql::CONVERSATIONS, ()).await })
+        })
+        .await?;
     Ok(rows
         .into_iter()
         .map(|row| Conversation {
@@ -241,9 +299,19 @@ struct TurnRow {
 ///
 /// # Errors
 /// A fault.
-pub async fn turns(app: &App, owner: OwnerId, plugin: PluginId, before: TurnId, limit: i64) -> Result<Vec<TurnRecord>, Fault> {
-    let rows: Vec<TurnRow> =
-        app.db.read(owner, move |tx| Box::pin(async move { tx.all(&sql::TURNS, (plugin, before, limit)).await })).await?;
+pub async fn turns(
+    app: &App,
+    owner: OwnerId,
+    plugin: PluginId,
+    before: TurnId,
+    limit: i64,
+) -> Result<Vec<TurnRecord>, Fault> {
+    let rows: Vec<TurnRow> = app
+        .db
+        .read(owner, move |tx| {
+            Box::pin(async move { tx.all(&sql::TURNS, (plugin, before, limit)).await })
+        })
+        .await?;
     Ok(rows
         .into_iter()
         .map(|row| TurnRecord {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use muster_core::clock::Time;
-use muster_core::ids::{DraftId, MessageId};
-use muster_core::exchange::Report;
-use muster_core::text::{Detail, ExternalRef};
 use muster_core::Fault;
+use muster_core::clock::Time;
+use muster_core::exchange::Report;
+use muster_core::ids::{DraftId, MessageId};
+use muster_core::text::{Detail, ExternalRef};
 use muster_store::{Topic, Tx};
 use serde_json::json;
 
@@ -79,14 +79,28 @@ async fn take(app: &App, caller: &PluginCaller) -> Result<Option<Claimed>, Claim
             Box::pin(async move {
                 plugins::touch(tx, &caller, now).await?;
                 lapse::lapse(tx, caller.owner, now).await?;
-                let row: Option<ClaimRow> = tx.optional(&sql::CLAIM, (caller.plugin, now, now.plus(LEASE))).await?;
+                let row: Option<ClaimRow> = tx
+                    .optional(&sql::CLAIM, (caller.plugin, now, now.plus(LEASE)))
+                    .await?;
                 let Some(row) = row else { return Ok(None) };
                 let id = DraftId::new(row.id);
-                let (external_id,): (String,) = tx.one(&sql::EXTERNAL_ID, (MessageId::new(row.message_id),)).await?;
-                let event = Event { name: "plugin.draft.claimed", actor: format!("plugin:{}", caller.name), subject: Subject::Draft(id), data: json!({}) };
+                let (external_id,): (String,) = tx
+                    .one(&sql::EXTERNAL_ID, (MessageId::new(row.message_id),))
+                    .await?;
+                let event = Event {
+                    name: "plugin.draft.claimed",
+                    actor: format!("plugin:{}", caller.name),
+                    subject: Subject::Draft(id),
+                    data: json!({}),
+                };
                 audit::record(tx, now, event).await?;
                 tx.wake(Topic::Owner(caller.owner));
-                Ok(Some(Claimed { id, message_external_id: external_id, body: row.body, approved_at: Time::from_micros(row.approved_at) }))
+                Ok(Some(Claimed {
+                    id,
+                    message_external_id: external_id,
+                    body: row.body,
+                    approved_at: Time::from_micros(row.approved_at),
+                }))
             })
         })
         .await
@@ -113,7 +127,12 @@ struct ReportRow {
 ///
 /// # Errors
 /// [`ReportRefusal`]; the draft stays as it was.
-pub async fn report(app: &App, caller: &PluginCaller, draft: DraftId, report: Report) -> Result<Reported, ReportRefusal> {
+pub async fn report(
+    app: &App,
+    caller: &PluginCaller,
+    draft: DraftId,
+    report: Report,
+) -> Result<Reported, ReportRefusal> {
     let (caller, now) = (caller.clone(), app.clock.now());
     app.db
         .write(caller.owner, move |tx| {
@@ -130,33 +149,92 @@ pub async fn report(app: &App, caller: &PluginCaller, draft: DraftId, report: Re
         .await?
 }
 
-async fn judge(tx: &mut Tx, caller: &PluginCaller, draft: DraftId, report: &Report, now: Time) -> Result<Reported, ReportRefusal> {
-    let row: ReportRow = tx.optional(&sql::FOR_REPORT, (caller.plugin, draft)).await?.ok_or(ReportRefusal::NotFound)?;
-    let found = DraftState::parse(&row.state).ok_or_else(|| Fault::contradiction("drafts", draft.get(), "its state is none of the eight"))?;
+async fn judge(
+    tx: &mut Tx,
+    caller: &PluginCaller,
+    draft: DraftId,
+    report: &Report,
+    now: Time,
+) -> Result<Reported, ReportRefusal> {
+    let row: ReportRow = tx
+        .optional(&sql::FOR_REPORT, (caller.plugin, draft))
+        .await?
+        .ok_or(ReportRefusal::NotFound)?;
+    let found = DraftState::parse(&row.state)
+        .ok_or_else(|| Fault::contradiction("drafts", draft.get(), "its state is none of the eight"))?;
     match state::result_move(found, row.claimed_at.is_some(), report.ok) {
         ResultMove::Same(state) => Ok(Reported { id: draft, state }),
         ResultMove::Conflict(state) => Err(ReportRefusal::Conflict(state)),
         ResultMove::Record(state) => {
-            record(tx, caller, draft, MessageId::new(row.message_id), state, report, now).await?;
+            record(
+                tx,
+                caller,
+                draft,
+                MessageId::new(row.message_id),
+                state,
+                report,
+                now,
+            )
+            .await?;
             Ok(Reported { id: draft, state })
         }
     }
 }
 
-async fn record(tx: &mut Tx, caller: &PluginCaller, draft: DraftId, message: MessageId, state: DraftState, report: &Report, now: Time) -> Result<(), Fault> {
+async fn record(
+    tx: &mut Tx,
+    caller: &PluginCaller,
+    draft: DraftId,
+    message: MessageId,
+    state: DraftState,
+    report: &Report,
+    now: Time,
+) -> Result<(), Fault> {
     let external_ref = report.external_ref.as_ref().map(ExternalRef::as_str);
     let detail = report.detail.as_ref().map(Detail::as_str);
-    if tx.run(&sql::REPORT, (draft, state.as_str(), external_ref, detail, now)).await? != 1 {
-        return Err(Fault::contradiction("drafts", draft.get(), "it was claimed and could not take a result"));
+    if tx
+        .run(&sql::REPORT, (draft, state.as_str(), external_ref, detail, now))
+        .await?
+        != 1
+    {
+        return Err(Fault::contradiction(
+            "drafts",
+            draft.get(),
+            "it was claimed and could not take a result",
+        ));
     }
-    let name = if report.ok { "plugin.draft.sent" } else { "plugin.draft.failed" };
-    audit::record(tx, now, Event { name, actor: format!("plugin:{}", caller.name), subject: Subject::Draft(draft), data: json!({}) }).await?;
+    let name = if report.ok {
+        "plugin.draft.sent"
+    } else {
+        "plugin.draft.failed"
+    };
+    audit::record(
+        tx,
+        now,
+        Event {
+            name,
+            actor: format!("plugin:{}", caller.name),
+            subject: Subject::Draft(draft),
+            data: json!({}),
+        },
+    )
+    .await?;
     if report.ok {
         let others: Vec<(i64,)> = tx.all(&sql::SUPERSEDE_OTHERS, (message, draft, now)).await?;
         for (other,) in others {
             let other = DraftId::new(other);
             let data = json!({"sent_draft": draft.get()});
-            audit::record(tx, now, Event { name: "plugin.draft.superseded", actor: "muster".into(), subject: Subject::Draft(other), data }).await?;
+            audit::record(
+                tx,
+                now,
+                Event {
+                    name: "plugin.draft.superseded",
+                    actor: "muster".into(),
+                    subject: Subject::Draft(other),
+                    data,
+                },
+            )
+            .await?;
             notices::clear_draft(tx, caller.owner, other, now).await?;
         }
     }

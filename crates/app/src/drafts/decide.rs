@@ -1,8 +1,8 @@
 //! The owner decides: approve, reject, withdraw. Every door comes through here; none has a way of its own.
 
+use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{DraftId, MessageId, OwnerId, PluginId};
-use muster_core::Fault;
 use muster_store::{Topic, Tx};
 use serde_json::json;
 
@@ -52,21 +52,38 @@ struct Found {
 
 async fn find(tx: &mut Tx, owner: OwnerId, draft: DraftId, now: Time) -> Result<Found, DecideRefusal> {
     lapse::lapse(tx, owner, now).await?;
-    let row: Facts = tx.optional(&sql::FACTS, (draft,)).await?.ok_or(DecideRefusal::NotFound)?;
+    let row: Facts = tx
+        .optional(&sql::FACTS, (draft,))
+        .await?
+        .ok_or(DecideRefusal::NotFound)?;
     // Locks the message on Postgres, then looks again: what stood there before the lock may have changed while waiting for it.
-    tx.optional::<MessageLock>(&sql::MESSAGE, (MessageId::new(row.message_id),)).await?;
+    tx.optional::<MessageLock>(&sql::MESSAGE, (MessageId::new(row.message_id),))
+        .await?;
     look(tx, draft).await
 }
 
 async fn look(tx: &mut Tx, draft: DraftId) -> Result<Found, DecideRefusal> {
-    let row: Facts = tx.optional(&sql::FACTS, (draft,)).await?.ok_or(DecideRefusal::NotFound)?;
-    let state = DraftState::parse(&row.state).ok_or_else(|| Fault::contradiction("drafts", draft.get(), "its state is none of the eight"))?;
-    Ok(Found { plugin: PluginId::new(row.plugin_id), message: MessageId::new(row.message_id), state, claimed: row.claimed_at.is_some() })
+    let row: Facts = tx
+        .optional(&sql::FACTS, (draft,))
+        .await?
+        .ok_or(DecideRefusal::NotFound)?;
+    let state = DraftState::parse(&row.state)
+        .ok_or_else(|| Fault::contradiction("drafts", draft.get(), "its state is none of the eight"))?;
+    Ok(Found {
+        plugin: PluginId::new(row.plugin_id),
+        message: MessageId::new(row.message_id),
+        state,
+        claimed: row.claimed_at.is_some(),
+    })
 }
 
 /// Why a move that `rule` allowed found no row to change: a claim, a result or a lapse came first. They do not take the message's
 /// lock, and Postgres shows what they stored only to a statement that begins after it; so the draft is looked at once more.
-async fn overtaken(tx: &mut Tx, draft: DraftId, rule: impl Fn(&Found) -> Result<(), DecideRefusal>) -> DecideRefusal {
+async fn overtaken(
+    tx: &mut Tx,
+    draft: DraftId,
+    rule: impl Fn(&Found) -> Result<(), DecideRefusal>,
+) -> DecideRefusal {
     match look(tx, draft).await {
         Ok(found) => match rule(&found) {
             Ok(()) => Fault::contradiction("drafts", draft.get(), "it could be decided and was not").into(),
@@ -104,11 +121,25 @@ pub async fn approve(app: &App, decider: &Decider, draft: DraftId) -> Result<(),
                 if tx.number(&sql::IN_FLIGHT, (found.message,)).await? > 0 {
                     return Err(DecideRefusal::InFlight);
                 }
-                if tx.run(&sql::APPROVE, (draft, now, via.as_str())).await.map_err(in_flight)? != 1 {
+                if tx
+                    .run(&sql::APPROVE, (draft, now, via.as_str()))
+                    .await
+                    .map_err(in_flight)?
+                    != 1
+                {
                     return Err(overtaken(tx, draft, |found| state::may_decide(found.state)).await);
                 }
-                audit::record(tx, now, Event { name: "plugin.draft.approved", actor: "owner".into(), subject: Subject::Draft(draft), data: json!({"decided_via": via}) })
-                    .await?;
+                audit::record(
+                    tx,
+                    now,
+                    Event {
+                        name: "plugin.draft.approved",
+                        actor: "owner".into(),
+                        subject: Subject::Draft(draft),
+                        data: json!({"decided_via": via}),
+                    },
+                )
+                .await?;
                 notices::clear_draft(tx, owner, draft, now).await?;
                 tx.wake(Topic::Plugin(found.plugin));
                 Ok(())
@@ -157,16 +188,42 @@ pub async fn withdraw(app: &App, decider: &Decider, draft: DraftId) -> Result<()
                 let found = find(tx, owner, draft, now).await?;
                 state::may_withdraw(found.state, found.claimed)?;
                 if tx.run(&sql::WITHDRAW, (draft, now, via.as_str())).await? != 1 {
-                    return Err(overtaken(tx, draft, |found| state::may_withdraw(found.state, found.claimed)).await);
+                    return Err(overtaken(tx, draft, |found| {
+                        state::may_withdraw(found.state, found.claimed)
+                    })
+                    .await);
                 }
-                finish_rejection(tx, owner, draft, json!({"decided_via": via, "withdrawn": true}), now).await
+                finish_rejection(
+                    tx,
+                    owner,
+                    draft,
+                    json!({"decided_via": via, "withdrawn": true}),
+                    now,
+                )
+                .await
             })
         })
         .await
 }
 
-async fn finish_rejection(tx: &mut Tx, owner: OwnerId, draft: DraftId, data: serde_json::Value, now: Time) -> Result<(), DecideRefusal> {
-    audit::record(tx, now, Event { name: "plugin.draft.rejected", actor: "owner".into(), subject: Subject::Draft(draft), data }).await?;
+async fn finish_rejection(
+    tx: &mut Tx,
+    owner: OwnerId,
+    draft: DraftId,
+    data: serde_json::Value,
+    now: Time,
+) -> Result<(), DecideRefusal> {
+    audit::record(
+        tx,
+        now,
+        Event {
+            name: "plugin.draft.rejected",
+            actor: "owner".into(),
+            subject: Subject::Draft(draft),
+            data,
+        },
+    )
+    .await?;
     notices::clear_draft(tx, owner, draft, now).await?;
     Ok(())
 }

@@ -29,10 +29,14 @@ pub enum FileRefusal {
     #[error("{0}")]
     Screened(#[from] ScreenRefusal),
     /// A reply is on its way.
-    #[error("a reply to this message is approved and on its way; wait for its result before you draft another; nothing was filed")]
+    #[error(
+        "a reply to this message is approved and on its way; wait for its result before you draft another; nothing was filed"
+    )]
     InFlight,
     /// Too many wait for the owner.
-    #[error("20 of your drafts already await the owner; no more can be filed until some are decided; nothing was filed")]
+    #[error(
+        "20 of your drafts already await the owner; no more can be filed until some are decided; nothing was filed"
+    )]
     TooMany,
     /// Something broke.
     #[error("{}", .0.sentence())]
@@ -55,10 +59,14 @@ pub enum DecideRefusal {
     #[error("this draft is {}, so there is no approval to withdraw; nothing was changed", .0.as_str())]
     NotApproved(DraftState),
     /// A claim took it.
-    #[error("the connector already collected this reply, so its approval cannot be withdrawn; nothing was changed")]
+    #[error(
+        "the connector already collected this reply, so its approval cannot be withdrawn; nothing was changed"
+    )]
     Collected,
     /// Another reply to the message is on its way.
-    #[error("another reply to this message is approved and on its way; wait for its result; nothing was changed")]
+    #[error(
+        "another reply to this message is approved and on its way; wait for its result; nothing was changed"
+    )]
     InFlight,
     /// Something broke.
     #[error("{}", .0.sentence())]

@@ -1,10 +1,10 @@
 //! The chief files a reply draft. Never sends, and never files one that nobody could approve.
 
+use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{ChiefId, DraftId, MessageId, OwnerId, PluginId};
 use muster_core::screen::screen;
 use muster_core::text::ReplyBody;
-use muster_core::Fault;
 use muster_store::Tx;
 use serde_json::json;
 
@@ -37,7 +37,12 @@ struct Message {
 ///
 /// # Errors
 /// [`FileRefusal`]; nothing was filed then.
-pub async fn file(app: &App, caller: &AgentCaller, message: MessageId, body: &str) -> Result<Filed, FileRefusal> {
+pub async fn file(
+    app: &App,
+    caller: &AgentCaller,
+    message: MessageId,
+    body: &str,
+) -> Result<Filed, FileRefusal> {
     if !app.settings.plugins {
         return Err(FileRefusal::Off);
     }
@@ -45,24 +50,39 @@ pub async fn file(app: &App, caller: &AgentCaller, message: MessageId, body: &st
     let body = ReplyBody::parse("body", body)?;
     let body = screened(app, body).await?;
     let (owner, now) = (caller.owner, app.clock.now());
-    app.db.write(owner, move |tx| Box::pin(async move { store(tx, owner, chief, message, body, now).await })).await
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move { store(tx, owner, chief, message, body, now).await })
+        })
+        .await
 }
 
 /// Screens off the async threads: the worst reply of 16 KiB against many deny words takes longer than a server may stand still.
 async fn screened(app: &App, body: ReplyBody) -> Result<ReplyBody, FileRefusal> {
     let settings = app.settings.clone();
-    let (verdict, body) = tokio::task::spawn_blocking(move || (screen(body.as_str(), &settings.deny_words), body))
-        .await
-        .map_err(|e| Fault::other("a reply could not be screened").because(e))?;
+    let (verdict, body) =
+        tokio::task::spawn_blocking(move || (screen(body.as_str(), &settings.deny_words), body))
+            .await
+            .map_err(|e| Fault::other("a reply could not be screened").because(e))?;
     verdict?;
     Ok(body)
 }
 
-async fn store(tx: &mut Tx, owner: OwnerId, chief: ChiefId, message: MessageId, body: ReplyBody, now: Time) -> Result<Filed, FileRefusal> {
+async fn store(
+    tx: &mut Tx,
+    owner: OwnerId,
+    chief: ChiefId,
+    message: MessageId,
+    body: ReplyBody,
+    now: Time,
+) -> Result<Filed, FileRefusal> {
     lapse::lapse(tx, owner, now).await?;
     let still: Option<(i64,)> = tx.optional(&sql::CHIEF, (chief,)).await?;
     still.ok_or(FileRefusal::NotChief)?;
-    let found: Message = tx.optional(&sql::MESSAGE, (message,)).await?.ok_or(FileRefusal::NoSuchMessage)?;
+    let found: Message = tx
+        .optional(&sql::MESSAGE, (message,))
+        .await?
+        .ok_or(FileRefusal::NoSuchMessage)?;
     if found.chief_id != Some(chief.get()) || !matches!(found.state.as_str(), "delivering" | "delivered") {
         return Err(FileRefusal::NoSuchMessage);
     }
@@ -77,16 +97,34 @@ async fn store(tx: &mut Tx, owner: OwnerId, chief: ChiefId, message: MessageId, 
     }
     let replaced: Vec<(i64,)> = tx.all(&sql::SUPERSEDE_PENDING, (message, now)).await?;
     let plugin = PluginId::new(found.plugin_id);
-    let inserted = tx.number(&sql::INSERT, (plugin, message, chief, body.as_str(), now, now.plus(LIFETIME))).await;
+    let inserted = tx
+        .number(
+            &sql::INSERT,
+            (plugin, message, chief, body.as_str(), now, now.plus(LIFETIME)),
+        )
+        .await;
     let id = DraftId::new(inserted.map_err(refused_by_guard)?);
     for (old,) in &replaced {
         tx.run(&sql::SUPERSEDED_BY, (DraftId::new(*old), id)).await?;
         notices::clear_draft(tx, owner, DraftId::new(*old), now).await?;
     }
     let data = json!({"message": message.get(), "superseded": replaced.len()});
-    audit::record(tx, now, Event { name: "plugin.draft.filed", actor: "chief".into(), subject: Subject::Draft(id), data }).await?;
+    audit::record(
+        tx,
+        now,
+        Event {
+            name: "plugin.draft.filed",
+            actor: "chief".into(),
+            subject: Subject::Draft(id),
+            data,
+        },
+    )
+    .await?;
     notices::draft_waits(tx, owner, id, !found.sender_verified, now).await?;
-    Ok(Filed { id, superseded: replaced.len() })
+    Ok(Filed {
+        id,
+        superseded: replaced.len(),
+    })
 }
 
 /// The database's own guard speaks when the check above is wrong; it says the same.

@@ -22,10 +22,23 @@ pub(super) async fn lapse(tx: &mut Tx, owner: OwnerId, now: Time) -> Result<(), 
     }
     let lapsed: Vec<(i64,)> = tx.all(&sql::LAPSE, (now,)).await?;
     let expired: Vec<(i64,)> = tx.all(&sql::EXPIRE, (now,)).await?;
-    for (name, ids) in [("plugin.draft.unconfirmed", lapsed), ("plugin.draft.expired", expired)] {
+    for (name, ids) in [
+        ("plugin.draft.unconfirmed", lapsed),
+        ("plugin.draft.expired", expired),
+    ] {
         for (id,) in ids {
             let id = DraftId::new(id);
-            audit::record(tx, now, Event { name, actor: "muster".into(), subject: Subject::Draft(id), data: json!({}) }).await?;
+            audit::record(
+                tx,
+                now,
+                Event {
+                    name,
+                    actor: "muster".into(),
+                    subject: Subject::Draft(id),
+                    data: json!({}),
+                },
+            )
+            .await?;
             notices::clear_draft(tx, owner, id, now).await?;
         }
     }
@@ -38,11 +51,20 @@ pub(super) async fn lapse(tx: &mut Tx, owner: OwnerId, now: Time) -> Result<(), 
 /// A fault.
 pub async fn lapse_owner(app: &App, owner: OwnerId) -> Result<(), Fault> {
     let now = app.clock.now();
-    let due: i64 = app.db.read(owner, move |tx| Box::pin(async move { tx.number(&sql::DUE, (now,)).await })).await?;
+    let due: i64 = app
+        .db
+        .read(owner, move |tx| {
+            Box::pin(async move { tx.number(&sql::DUE, (now,)).await })
+        })
+        .await?;
     if due == 0 {
         return Ok(());
     }
-    app.db.write(owner, move |tx| Box::pin(async move { lapse(tx, owner, now).await })).await
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move { lapse(tx, owner, now).await })
+        })
+        .await
 }
 
 /// Lapses and expires what is due for every owner.
@@ -51,8 +73,12 @@ pub async fn lapse_owner(app: &App, owner: OwnerId) -> Result<(), Fault> {
 /// The first fault; what was done before it stands.
 pub async fn sweep(app: &App) -> Result<(), Fault> {
     let now = app.clock.now();
-    let owners: Vec<(i64,)> =
-        app.db.system_read("sweep of drafts", move |tx| Box::pin(async move { tx.all(&sql::DUE_OWNERS, (now,)).await })).await?;
+    let owners: Vec<(i64,)> = app
+        .db
+        .system_read("sweep of drafts", move |tx| {
+            Box::pin(async move { tx.all(&sql::DUE_OWNERS, (now,)).await })
+        })
+        .await?;
     for (owner,) in owners {
         lapse_owner(app, OwnerId::new(owner)).await?;
     }

@@ -102,7 +102,8 @@ struct Row {
 }
 
 fn read(row: Row) -> Result<Card, Fault> {
-    let state = DraftState::parse(&row.state).ok_or_else(|| Fault::contradiction("drafts", row.id, "its state is none of the eight"))?;
+    let state = DraftState::parse(&row.state)
+        .ok_or_else(|| Fault::contradiction("drafts", row.id, "its state is none of the eight"))?;
     Ok(Card {
         id: DraftId::new(row.id),
         state,
@@ -138,7 +139,10 @@ fn read(row: Row) -> Result<Card, Fault> {
 /// A fault.
 pub async fn open(app: &App, owner: OwnerId) -> Result<Vec<Card>, Fault> {
     lapse_owner(app, owner).await?;
-    let rows: Vec<Row> = app.db.read(owner, |tx| Box::pin(async move { tx.all(&sql::OPEN, ()).await })).await?;
+    let rows: Vec<Row> = app
+        .db
+        .read(owner, |tx| Box::pin(async move { tx.all(&sql::OPEN, ()).await }))
+        .await?;
     rows.into_iter().map(read).collect()
 }
 
@@ -149,10 +153,19 @@ pub async fn open(app: &App, owner: OwnerId) -> Result<Vec<Card>, Fault> {
 pub async fn archived(app: &App, owner: OwnerId, before: DraftId, limit: usize) -> Result<Page, Fault> {
     lapse_owner(app, owner).await?;
     let asked = i64::try_from(limit).unwrap_or(i64::MAX - 1) + 1;
-    let rows: Vec<Row> = app.db.read(owner, move |tx| Box::pin(async move { tx.all(&sql::ARCHIVED, (before, asked)).await })).await?;
+    let rows: Vec<Row> = app
+        .db
+        .read(owner, move |tx| {
+            Box::pin(async move { tx.all(&sql::ARCHIVED, (before, asked)).await })
+        })
+        .await?;
     let more = rows.len() > limit;
     let cards: Vec<Card> = rows.into_iter().take(limit).map(read).collect::<Result<_, _>>()?;
-    let older = if more { cards.last().map(|card| card.id) } else { None };
+    let older = if more {
+        cards.last().map(|card| card.id)
+    } else {
+        None
+    };
     Ok(Page { cards, older })
 }
 
@@ -162,6 +175,11 @@ pub async fn archived(app: &App, owner: OwnerId, before: DraftId, limit: usize) 
 /// A fault.
 pub async fn card(app: &App, owner: OwnerId, draft: DraftId) -> Result<Option<Card>, Fault> {
     lapse_owner(app, owner).await?;
-    let row: Option<Row> = app.db.read(owner, move |tx| Box::pin(async move { tx.optional(&sql::CARD, (draft,)).await })).await?;
+    let row: Option<Row> = app
+        .db
+        .read(owner, move |tx| {
+            Box::pin(async move { tx.optional(&sql::CARD, (draft,)).await })
+        })
+        .await?;
     row.map(read).transpose()
 }

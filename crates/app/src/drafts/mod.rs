@@ -19,6 +19,6 @@ pub use error::{ClaimError, DecideRefusal, FileRefusal, ReportRefusal};
 pub use file::{Filed, file};
 pub use lapse::{lapse_owner, sweep};
 pub use list::{Card, CardMessage, Page, archived, card, open};
-pub use sql::STATEMENTS;
 pub use muster_core::exchange::Report;
+pub use sql::STATEMENTS;
 pub use state::{DraftState, LEASE, LIFETIME, PENDING_CAP};

@@ -14,8 +14,10 @@ pub(super) static CHIEF: Sql = owned_pair(
     "SELECT id FROM chiefs WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
     "SELECT id FROM chiefs WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL FOR UPDATE",
 );
-pub(super) static IN_FLIGHT: Sql =
-    owned("drafts.in_flight", "SELECT count(*) FROM drafts WHERE owner_id = $1 AND message_id = $2 AND state = 'approved'");
+pub(super) static IN_FLIGHT: Sql = owned(
+    "drafts.in_flight",
+    "SELECT count(*) FROM drafts WHERE owner_id = $1 AND message_id = $2 AND state = 'approved'",
+);
 /// Both conditions on the state: SQLite uses the index of open drafts only for a statement that repeats its condition, and would walk all
 /// drafts there ever were.
 pub(super) static PENDING_ELSEWHERE: Sql = owned(
@@ -30,8 +32,10 @@ pub(super) static INSERT: Sql = owned(
     "drafts.insert",
     "INSERT INTO drafts (owner_id, plugin_id, message_id, chief_id, body, state, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7) RETURNING id",
 );
-pub(super) static SUPERSEDED_BY: Sql =
-    owned("drafts.superseded_by", "UPDATE drafts SET superseded_by = $3 WHERE owner_id = $1 AND id = $2 AND state = 'superseded'");
+pub(super) static SUPERSEDED_BY: Sql = owned(
+    "drafts.superseded_by",
+    "UPDATE drafts SET superseded_by = $3 WHERE owner_id = $1 AND id = $2 AND state = 'superseded'",
+);
 pub(super) static FACTS: Sql = owned(
     "drafts.facts",
     "SELECT plugin_id, message_id, state, claimed_at FROM drafts WHERE owner_id = $1 AND id = $2",
@@ -54,7 +58,10 @@ pub(super) static CLAIM: Sql = owned_pair(
     "UPDATE drafts SET claimed_at = $3, lease_until = $4 WHERE owner_id = $1 AND state = 'approved' AND claimed_at IS NULL AND id = (SELECT d.id FROM drafts d WHERE d.owner_id = $1 AND d.plugin_id = $2 AND d.state = 'approved' AND d.claimed_at IS NULL ORDER BY d.approved_at, d.id LIMIT 1) RETURNING id, message_id, body, approved_at",
     "UPDATE drafts SET claimed_at = $3, lease_until = $4 WHERE owner_id = $1 AND state = 'approved' AND claimed_at IS NULL AND id = (SELECT d.id FROM drafts d WHERE d.owner_id = $1 AND d.plugin_id = $2 AND d.state = 'approved' AND d.claimed_at IS NULL ORDER BY d.approved_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id, message_id, body, approved_at",
 );
-pub(super) static EXTERNAL_ID: Sql = owned("drafts.external_id", "SELECT external_id FROM messages WHERE owner_id = $1 AND id = $2");
+pub(super) static EXTERNAL_ID: Sql = owned(
+    "drafts.external_id",
+    "SELECT external_id FROM messages WHERE owner_id = $1 AND id = $2",
+);
 pub(super) static FOR_REPORT: Sql = owned_pair(
     "drafts.for_report",
     "SELECT message_id, state, claimed_at FROM drafts WHERE owner_id = $1 AND plugin_id = $2 AND id = $3",
@@ -102,9 +109,14 @@ macro_rules! cards {
     };
 }
 /// The plus lets SQLite find the open drafts and sort them, where it would walk all of an owner's in the order of their ids.
-pub(super) static OPEN: Sql = owned("drafts.open", cards!("d.state IN ('pending', 'approved') ORDER BY +d.id DESC LIMIT 500"));
-pub(super) static ARCHIVED: Sql =
-    owned("drafts.archived", cards!("d.state NOT IN ('pending', 'approved') AND d.id < $2 ORDER BY d.id DESC LIMIT $3"));
+pub(super) static OPEN: Sql = owned(
+    "drafts.open",
+    cards!("d.state IN ('pending', 'approved') ORDER BY +d.id DESC LIMIT 500"),
+);
+pub(super) static ARCHIVED: Sql = owned(
+    "drafts.archived",
+    cards!("d.state NOT IN ('pending', 'approved') AND d.id < $2 ORDER BY d.id DESC LIMIT $3"),
+);
 pub(super) static CARD: Sql = owned("drafts.card", cards!("d.id = $2"));
 
 /// All of them.

@@ -36,8 +36,16 @@ pub enum DraftState {
 
 impl DraftState {
     /// Every state.
-    pub const ALL: [DraftState; 8] =
-        [Self::Pending, Self::Approved, Self::Sent, Self::Failed, Self::Unconfirmed, Self::Rejected, Self::Superseded, Self::Expired];
+    pub const ALL: [DraftState; 8] = [
+        Self::Pending,
+        Self::Approved,
+        Self::Sent,
+        Self::Failed,
+        Self::Unconfirmed,
+        Self::Rejected,
+        Self::Superseded,
+        Self::Expired,
+    ];
 
     /// Reads the stored word.
     pub fn parse(text: &str) -> Option<Self> {
@@ -128,11 +136,17 @@ mod tests {
                 for ok in [false, true] {
                     let wanted = if ok { DraftState::Sent } else { DraftState::Failed };
                     let expected = match state {
-                        DraftState::Approved | DraftState::Unconfirmed if claimed => ResultMove::Record(wanted),
+                        DraftState::Approved | DraftState::Unconfirmed if claimed => {
+                            ResultMove::Record(wanted)
+                        }
                         DraftState::Sent | DraftState::Failed if state == wanted => ResultMove::Same(wanted),
                         _ => ResultMove::Conflict(state),
                     };
-                    assert_eq!(result_move(state, claimed, ok), expected, "{state:?} claimed={claimed} ok={ok}");
+                    assert_eq!(
+                        result_move(state, claimed, ok),
+                        expected,
+                        "{state:?} claimed={claimed} ok={ok}"
+                    );
                 }
             }
         }
@@ -144,10 +158,18 @@ mod tests {
         for state in DraftState::ALL {
             assert_eq!(may_decide(state).is_ok(), state == DraftState::Pending);
             for claimed in [false, true] {
-                assert_eq!(may_withdraw(state, claimed).is_ok(), state == DraftState::Approved && !claimed);
+                assert_eq!(
+                    may_withdraw(state, claimed).is_ok(),
+                    state == DraftState::Approved && !claimed
+                );
             }
         }
-        assert!(may_decide(DraftState::Expired).unwrap_err().to_string().contains("expired"));
+        assert!(
+            may_decide(DraftState::Expired)
+                .unwrap_err()
+                .to_string()
+                .contains("expired")
+        );
     }
 
     #[test]
@@ -155,6 +177,10 @@ mod tests {
         let now = Time::from_micros(100_000_000_000);
         let window = Duration::from_secs(60);
         assert!(fresh_enough(now.minus(window), now, window));
-        assert!(!fresh_enough(now.minus(window + Duration::from_micros(1)), now, window));
+        assert!(!fresh_enough(
+            now.minus(window + Duration::from_micros(1)),
+            now,
+            window
+        ));
     }
 }

@@ -8,13 +8,17 @@ use crate::plugins::PluginError;
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
     /// The hour's allowance is used up.
-    #[error("this connector already stored 60 new messages in the last hour; nothing was stored, send the message again after Retry-After seconds")]
+    #[error(
+        "this connector already stored 60 new messages in the last hour; nothing was stored, send the message again after Retry-After seconds"
+    )]
     HourlyCap {
         /// Seconds until the oldest counted message leaves the hour.
         retry_after: u64,
     },
     /// Too many wait.
-    #[error("200 messages of this connector are not yet delivered; nothing was stored, send the message again after Retry-After seconds")]
+    #[error(
+        "200 messages of this connector are not yet delivered; nothing was stored, send the message again after Retry-After seconds"
+    )]
     UndeliveredCap {
         /// Seconds; a guess, since it depends on the chief.
         retry_after: u64,
@@ -52,7 +56,9 @@ pub enum RetryRefusal {
     #[error("this message was delivered; there is nothing to retry")]
     Delivered,
     /// The chief acted on it.
-    #[error("the chief already drafted a reply to this message, and that draft is {0}; decide about the draft instead")]
+    #[error(
+        "the chief already drafted a reply to this message, and that draft is {0}; decide about the draft instead"
+    )]
     Drafted(&'static str),
     /// Its connector is gone.
     #[error("the connector of this message was revoked, so its messages never reach the chief again")]

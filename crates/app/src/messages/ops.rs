@@ -1,10 +1,10 @@
 //! The messages' acts: accept, begin and settle a delivery, retry. Never runs a turn.
 
-use muster_core::clock::Time;
-use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId};
-use muster_core::exchange::NewMessage;
-use muster_core::text::{Sender, Subject as SubjectLine, ThreadId};
 use muster_core::Fault;
+use muster_core::clock::Time;
+use muster_core::exchange::NewMessage;
+use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId};
+use muster_core::text::{Sender, Subject as SubjectLine, ThreadId};
 use muster_store::{Topic, Tx};
 use serde_json::json;
 
@@ -42,13 +42,23 @@ pub async fn accept(app: &App, caller: &PluginCaller, message: NewMessage) -> Re
                 let inserted: Option<(i64, i64)> = insert(tx, caller.plugin, message, now).await?;
                 if let Some((id, chiefs)) = inserted {
                     tx.wake(Topic::Owner(caller.owner));
-                    return Ok(Accepted { id: MessageId::new(id), status: Status::Queued, new: true, deliverable: chiefs > 0 });
+                    return Ok(Accepted {
+                        id: MessageId::new(id),
+                        status: Status::Queued,
+                        new: true,
+                        deliverable: chiefs > 0,
+                    });
                 }
-                let stored: Option<(i64, String)> = tx.optional(&sql::BY_EXTERNAL_ID, (caller.plugin, external_id)).await?;
+                let stored: Option<(i64, String)> = tx
+                    .optional(&sql::BY_EXTERNAL_ID, (caller.plugin, external_id))
+                    .await?;
                 match stored {
-                    Some((id, word)) => {
-                        Ok(Accepted { id: MessageId::new(id), status: read_state(id, &word)?.status(), new: false, deliverable: false })
-                    }
+                    Some((id, word)) => Ok(Accepted {
+                        id: MessageId::new(id),
+                        status: read_state(id, &word)?.status(),
+                        new: false,
+                        deliverable: false,
+                    }),
                     None => Err(cap(tx, caller.plugin, now).await?),
                 }
             })
@@ -56,7 +66,12 @@ pub async fn accept(app: &App, caller: &PluginCaller, message: NewMessage) -> Re
         .await
 }
 
-async fn insert(tx: &mut Tx, plugin: PluginId, message: NewMessage, now: Time) -> Result<Option<(i64, i64)>, Fault> {
+async fn insert(
+    tx: &mut Tx,
+    plugin: PluginId,
+    message: NewMessage,
+    now: Time,
+) -> Result<Option<(i64, i64)>, Fault> {
     tx.optional(
         &sql::INSERT,
         (
@@ -81,15 +96,22 @@ async fn insert(tx: &mut Tx, plugin: PluginId, message: NewMessage, now: Time) -
 
 /// Which cap stopped the insert. The hour's comes first: it says exactly when to come back.
 async fn cap(tx: &mut Tx, plugin: PluginId, now: Time) -> Result<MessageError, Fault> {
-    let oldest: Option<(i64,)> = tx.optional(&sql::OLDEST_COUNTED, (plugin, now.minus(HOUR), HOURLY_CAP - 1)).await?;
+    let oldest: Option<(i64,)> = tx
+        .optional(&sql::OLDEST_COUNTED, (plugin, now.minus(HOUR), HOURLY_CAP - 1))
+        .await?;
     Ok(match oldest {
-        Some((stored_at,)) => MessageError::HourlyCap { retry_after: state::hourly_retry_after(Time::from_micros(stored_at), now) },
-        None => MessageError::UndeliveredCap { retry_after: state::UNDELIVERED_RETRY },
+        Some((stored_at,)) => MessageError::HourlyCap {
+            retry_after: state::hourly_retry_after(Time::from_micros(stored_at), now),
+        },
+        None => MessageError::UndeliveredCap {
+            retry_after: state::UNDELIVERED_RETRY,
+        },
     })
 }
 
 fn read_state(id: i64, word: &str) -> Result<MessageState, Fault> {
-    MessageState::parse(word).ok_or_else(|| Fault::contradiction("messages", id, "its state is none of the four"))
+    MessageState::parse(word)
+        .ok_or_else(|| Fault::contradiction("messages", id, "its state is none of the four"))
 }
 
 /// A message as its turn needs it.
@@ -116,8 +138,17 @@ pub(crate) struct Stored {
 ///
 /// # Errors
 /// A fault.
-pub(crate) async fn next_queued(app: &App, owner: OwnerId, after: MessageId) -> Result<Option<MessageId>, Fault> {
-    let row: Option<(i64,)> = app.db.read(owner, move |tx| Box::pin(async move { tx.optional(&sql::NEXT_QUEUED, (after,)).await })).await?;
+pub(crate) async fn next_queued(
+    app: &App,
+    owner: OwnerId,
+    after: MessageId,
+) -> Result<Option<MessageId>, Fault> {
+    let row: Option<(i64,)> = app
+        .db
+        .read(owner, move |tx| {
+            Box::pin(async move { tx.optional(&sql::NEXT_QUEUED, (after,)).await })
+        })
+        .await?;
     Ok(row.map(|(id,)| MessageId::new(id)))
 }
 
@@ -125,7 +156,12 @@ pub(crate) async fn next_queued(app: &App, owner: OwnerId, after: MessageId) -> 
 ///
 /// # Errors
 /// A fault.
-pub(crate) async fn begin_delivery(tx: &mut Tx, message: MessageId, chief: ChiefId, now: Time) -> Result<Option<Stored>, Fault> {
+pub(crate) async fn begin_delivery(
+    tx: &mut Tx,
+    message: MessageId,
+    chief: ChiefId,
+    now: Time,
+) -> Result<Option<Stored>, Fault> {
     let begun: Option<Stored> = tx.optional(&sql::BEGIN, (message, chief, now)).await?;
     let Some(mut stored) = begun else { return Ok(None) };
     let (label, data_scope): (String, String) = tx.one(&sql::PLUGIN_WORDS, (stored.plugin_id,)).await?;
@@ -141,8 +177,19 @@ pub(crate) async fn begin_delivery(tx: &mut Tx, message: MessageId, chief: Chief
 pub(crate) async fn settle_left_over(tx: &mut Tx, chief: ChiefId, now: Time) -> Result<(), Fault> {
     let left: Vec<(i64, i64)> = tx.all(&sql::LEFT_OVER, (chief,)).await?;
     for (id, attempts) in left {
-        let data = json!({"outcome": "unconfirmed", "attempt": attempts, "chief": chief.get(), "recovered": true});
-        audit::record(tx, now, Event { name: "plugin.delivered", actor: "muster".into(), subject: Subject::Message(MessageId::new(id)), data }).await?;
+        let data =
+            json!({"outcome": "unconfirmed", "attempt": attempts, "chief": chief.get(), "recovered": true});
+        audit::record(
+            tx,
+            now,
+            Event {
+                name: "plugin.delivered",
+                actor: "muster".into(),
+                subject: Subject::Message(MessageId::new(id)),
+                data,
+            },
+        )
+        .await?;
     }
     Ok(())
 }
@@ -160,15 +207,38 @@ pub(crate) enum Settled {
 ///
 /// # Errors
 /// A fault.
-pub(crate) async fn settle(tx: &mut Tx, message: MessageId, attempt: i64, chief: ChiefId, settled: Settled, now: Time) -> Result<(), Fault> {
+pub(crate) async fn settle(
+    tx: &mut Tx,
+    message: MessageId,
+    attempt: i64,
+    chief: ChiefId,
+    settled: Settled,
+    now: Time,
+) -> Result<(), Fault> {
     let (changed, outcome) = match settled {
-        Settled::Delivered => (tx.run(&sql::SETTLE_DELIVERED, (message, attempt, now)).await?, "delivered"),
-        Settled::Unconfirmed => (tx.run(&sql::SETTLE_UNCONFIRMED, (message, attempt)).await?, "unconfirmed"),
+        Settled::Delivered => (
+            tx.run(&sql::SETTLE_DELIVERED, (message, attempt, now)).await?,
+            "delivered",
+        ),
+        Settled::Unconfirmed => (
+            tx.run(&sql::SETTLE_UNCONFIRMED, (message, attempt)).await?,
+            "unconfirmed",
+        ),
         Settled::Queued => return tx.run(&sql::SETTLE_QUEUED, (message, attempt)).await.map(|_| ()),
     };
     if changed == 1 {
         let data = json!({"outcome": outcome, "attempt": attempt, "chief": chief.get()});
-        audit::record(tx, now, Event { name: "plugin.delivered", actor: "muster".into(), subject: Subject::Message(message), data }).await?;
+        audit::record(
+            tx,
+            now,
+            Event {
+                name: "plugin.delivered",
+                actor: "muster".into(),
+                subject: Subject::Message(message),
+                data,
+            },
+        )
+        .await?;
     }
     Ok(())
 }
@@ -184,12 +254,20 @@ struct RetryRow {
 ///
 /// # Errors
 /// [`RetryRefusal`]; nothing was changed then.
-pub async fn retry(app: &App, owner: OwnerId, message: MessageId, via: &'static str) -> Result<(), RetryRefusal> {
+pub async fn retry(
+    app: &App,
+    owner: OwnerId,
+    message: MessageId,
+    via: &'static str,
+) -> Result<(), RetryRefusal> {
     let now = app.clock.now();
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
-                let row: RetryRow = tx.optional(&sql::FOR_RETRY, (message,)).await?.ok_or(RetryRefusal::NotFound)?;
+                let row: RetryRow = tx
+                    .optional(&sql::FOR_RETRY, (message,))
+                    .await?
+                    .ok_or(RetryRefusal::NotFound)?;
                 let acted: Option<(String,)> = tx.optional(&sql::ACTED, (message,)).await?;
                 state::may_retry(RetryFacts {
                     state: read_state(message.get(), &row.state)?,
@@ -199,7 +277,17 @@ pub async fn retry(app: &App, owner: OwnerId, message: MessageId, via: &'static 
                 })?;
                 let retries = tx.number(&sql::RETRY, (message,)).await?;
                 let data = json!({"retry": retries, "via": via});
-                audit::record(tx, now, Event { name: "plugin.retried", actor: "owner".into(), subject: Subject::Message(message), data }).await?;
+                audit::record(
+                    tx,
+                    now,
+                    Event {
+                        name: "plugin.retried",
+                        actor: "owner".into(),
+                        subject: Subject::Message(message),
+                        data,
+                    },
+                )
+                .await?;
                 tx.wake(Topic::Owner(owner));
                 Ok(())
             })
@@ -254,7 +342,12 @@ struct UnconfirmedRow {
 /// # Errors
 /// A fault.
 pub async fn unconfirmed(app: &App, owner: OwnerId) -> Result<Vec<Unconfirmed>, Fault> {
-    let rows: Vec<UnconfirmedRow> = app.db.read(owner, |tx| Box::pin(async move { tx.all(&sql::UNCONFIRMED, ()).await })).await?;
+    let rows: Vec<UnconfirmedRow> = app
+        .db
+        .read(owner, |tx| {
+            Box::pin(async move { tx.all(&sql::UNCONFIRMED, ()).await })
+        })
+        .await?;
     Ok(rows
         .into_iter()
         .map(|row| Unconfirmed {

@@ -14,8 +14,10 @@ pub(super) static INSERT: Sql = owned(
        AND (SELECT count(*) FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND state IN ('queued', 'delivering')) < $15 \
      ON CONFLICT (plugin_id, external_id) DO NOTHING RETURNING id, (SELECT count(*) FROM chiefs c WHERE c.owner_id = $1 AND c.removed_at IS NULL) AS chiefs",
 );
-pub(super) static BY_EXTERNAL_ID: Sql =
-    owned("messages.by_external_id", "SELECT id, state FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND external_id = $3");
+pub(super) static BY_EXTERNAL_ID: Sql = owned(
+    "messages.by_external_id",
+    "SELECT id, state FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND external_id = $3",
+);
 /// The message whose leaving brings the hour's count below the cap again.
 pub(super) static OLDEST_COUNTED: Sql = owned(
     "messages.oldest_counted",
@@ -32,7 +34,10 @@ pub(super) static BEGIN: Sql = owned(
      AND EXISTS (SELECT 1 FROM plugins p WHERE p.owner_id = $1 AND p.id = messages.plugin_id AND p.revoked_at IS NULL) \
      RETURNING id, plugin_id, sender, subject, body, received_at, no_reply, sender_verified, attempts, retries, stored_at",
 );
-pub(super) static PLUGIN_WORDS: Sql = owned("messages.plugin_words", "SELECT label, data_scope FROM plugins WHERE owner_id = $1 AND id = $2");
+pub(super) static PLUGIN_WORDS: Sql = owned(
+    "messages.plugin_words",
+    "SELECT label, data_scope FROM plugins WHERE owner_id = $1 AND id = $2",
+);
 pub(super) static LEFT_OVER: Sql = owned(
     "messages.left_over",
     "UPDATE messages SET state = 'unconfirmed' WHERE owner_id = $1 AND chief_id = $2 AND state = 'delivering' RETURNING id, attempts",

@@ -131,8 +131,14 @@ mod tests {
     // spec: MSG-026 MSG-027
     #[test]
     fn a_connector_sees_three_words_and_a_running_turn_reads_as_queued() {
-        let words: Vec<_> =
-            [MessageState::Queued, MessageState::Delivering, MessageState::Delivered, MessageState::Unconfirmed].map(|s| s.status().as_str()).into();
+        let words: Vec<_> = [
+            MessageState::Queued,
+            MessageState::Delivering,
+            MessageState::Delivered,
+            MessageState::Unconfirmed,
+        ]
+        .map(|s| s.status().as_str())
+        .into();
         assert_eq!(words, ["queued", "queued", "delivered", "unconfirmed"]);
     }
 
@@ -140,7 +146,10 @@ mod tests {
     #[test]
     fn the_hourly_cap_says_when_the_oldest_message_leaves_the_window() {
         let now = Time::from_micros(10_000_000_000);
-        assert_eq!(hourly_retry_after(now.minus(Duration::from_secs(40 * 60)), now), 1200);
+        assert_eq!(
+            hourly_retry_after(now.minus(Duration::from_secs(40 * 60)), now),
+            1200
+        );
         assert_eq!(hourly_retry_after(now.minus(HOUR), now), 1);
         assert_eq!(hourly_retry_after(now.plus(Duration::from_secs(9)), now), 3600);
     }
@@ -148,18 +157,44 @@ mod tests {
     // spec: RTY-025
     #[test]
     fn each_refusal_to_retry_has_its_own_reason() {
-        let fine = RetryFacts { state: MessageState::Unconfirmed, acted: None, revoked: false, chief: true };
+        let fine = RetryFacts {
+            state: MessageState::Unconfirmed,
+            acted: None,
+            revoked: false,
+            chief: true,
+        };
         assert!(may_retry(fine).is_ok());
         let refused = [
-            RetryFacts { state: MessageState::Queued, ..fine },
-            RetryFacts { state: MessageState::Delivering, ..fine },
-            RetryFacts { state: MessageState::Delivered, ..fine },
-            RetryFacts { acted: Some("pending"), ..fine },
-            RetryFacts { acted: Some("sent"), ..fine },
-            RetryFacts { revoked: true, ..fine },
+            RetryFacts {
+                state: MessageState::Queued,
+                ..fine
+            },
+            RetryFacts {
+                state: MessageState::Delivering,
+                ..fine
+            },
+            RetryFacts {
+                state: MessageState::Delivered,
+                ..fine
+            },
+            RetryFacts {
+                acted: Some("pending"),
+                ..fine
+            },
+            RetryFacts {
+                acted: Some("sent"),
+                ..fine
+            },
+            RetryFacts {
+                revoked: true,
+                ..fine
+            },
             RetryFacts { chief: false, ..fine },
         ];
-        let sentences: std::collections::BTreeSet<String> = refused.iter().map(|facts| may_retry(*facts).unwrap_err().to_string()).collect();
+        let sentences: std::collections::BTreeSet<String> = refused
+            .iter()
+            .map(|facts| may_retry(*facts).unwrap_err().to_string())
+            .collect();
         assert_eq!(sentences.len(), refused.len());
     }
 }

@@ -1,13 +1,18 @@
 //! Notices (the texts' pushes): one line in muster's own words that tells an owner what waits, cleared when it is decided. Never quotes a message or a draft.
 
+use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{DraftId, NoticeId, OwnerId};
-use muster_core::Fault;
 use muster_store::{Db, Sql, Topic, Tx, owned};
 
-static INSERT: Sql = owned("notices.insert", "INSERT INTO notices (owner_id, title, body, link, draft_id, created_at) VALUES ($1, $2, $3, $4, $5, $6)");
-static CLEAR_DRAFT: Sql =
-    owned("notices.clear_draft", "UPDATE notices SET cleared_at = $3 WHERE owner_id = $1 AND draft_id = $2 AND cleared_at IS NULL");
+static INSERT: Sql = owned(
+    "notices.insert",
+    "INSERT INTO notices (owner_id, title, body, link, draft_id, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
+);
+static CLEAR_DRAFT: Sql = owned(
+    "notices.clear_draft",
+    "UPDATE notices SET cleared_at = $3 WHERE owner_id = $1 AND draft_id = $2 AND cleared_at IS NULL",
+);
 static OPEN: Sql = owned(
     "notices.open",
     "SELECT id, title, body, link, created_at FROM notices WHERE owner_id = $1 AND cleared_at IS NULL ORDER BY id DESC LIMIT 50",
@@ -46,7 +51,13 @@ struct Row {
 
 impl From<Row> for Notice {
     fn from(row: Row) -> Self {
-        Self { id: NoticeId::new(row.id), title: row.title, body: row.body, link: row.link, created_at: Time::from_micros(row.created_at) }
+        Self {
+            id: NoticeId::new(row.id),
+            title: row.title,
+            body: row.body,
+            link: row.link,
+            created_at: Time::from_micros(row.created_at),
+        }
     }
 }
 
@@ -54,10 +65,24 @@ impl From<Row> for Notice {
 ///
 /// # Errors
 /// A fault.
-pub async fn draft_waits(tx: &mut Tx, owner: OwnerId, draft: DraftId, unverified: bool, now: Time) -> Result<(), Fault> {
-    let body = if unverified { "It answers a message from an unverified sender." } else { "Read it before you approve it." };
+pub async fn draft_waits(
+    tx: &mut Tx,
+    owner: OwnerId,
+    draft: DraftId,
+    unverified: bool,
+    now: Time,
+) -> Result<(), Fault> {
+    let body = if unverified {
+        "It answers a message from an unverified sender."
+    } else {
+        "Read it before you approve it."
+    };
     let link = format!("/attention?tab=drafts#draft-{draft}");
-    tx.run(&INSERT, ("A reply draft awaits your approval", body, link, draft, now)).await?;
+    tx.run(
+        &INSERT,
+        ("A reply draft awaits your approval", body, link, draft, now),
+    )
+    .await?;
     tx.wake(Topic::Owner(owner));
     Ok(())
 }
@@ -77,7 +102,9 @@ pub async fn clear_draft(tx: &mut Tx, owner: OwnerId, draft: DraftId, now: Time)
 /// # Errors
 /// A fault.
 pub async fn open(db: &Db, owner: OwnerId) -> Result<Vec<Notice>, Fault> {
-    let rows: Vec<Row> = db.read(owner, |tx| Box::pin(async move { tx.all(&OPEN, ()).await })).await?;
+    let rows: Vec<Row> = db
+        .read(owner, |tx| Box::pin(async move { tx.all(&OPEN, ()).await }))
+        .await?;
     Ok(rows.into_iter().map(Notice::from).collect())
 }
 
@@ -86,6 +113,10 @@ pub async fn open(db: &Db, owner: OwnerId) -> Result<Vec<Notice>, Fault> {
 /// # Errors
 /// A fault.
 pub async fn after(db: &Db, owner: OwnerId, last: NoticeId) -> Result<Vec<Notice>, Fault> {
-    let rows: Vec<Row> = db.read(owner, move |tx| Box::pin(async move { tx.all(&AFTER, (last,)).await })).await?;
+    let rows: Vec<Row> = db
+        .read(owner, move |tx| {
+            Box::pin(async move { tx.all(&AFTER, (last,)).await })
+        })
+        .await?;
     Ok(rows.into_iter().map(Notice::from).collect())
 }

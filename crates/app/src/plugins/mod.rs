@@ -5,5 +5,7 @@ mod ops;
 mod sql;
 
 pub use error::PluginError;
-pub use ops::{Created, Known, NewPlugin, Plugin, PluginCaller, authenticate, create, list, revoke, touch, touch_now};
+pub use ops::{
+    Created, Known, NewPlugin, Plugin, PluginCaller, authenticate, create, list, revoke, touch, touch_now,
+};
 pub use sql::STATEMENTS;

@@ -106,11 +106,30 @@ pub async fn create(app: &App, owner: OwnerId, new: NewPlugin) -> Result<Created
         .write(owner, move |tx| {
             Box::pin(async move {
                 let inserted = tx
-                    .number(&sql::INSERT, (new.name.as_str(), new.label.as_str(), new.data_scope.as_str(), &hash, now))
+                    .number(
+                        &sql::INSERT,
+                        (
+                            new.name.as_str(),
+                            new.label.as_str(),
+                            new.data_scope.as_str(),
+                            &hash,
+                            now,
+                        ),
+                    )
                     .await;
                 let id = PluginId::new(inserted.map_err(name_taken)?);
                 let data = json!({"name": new.name.as_str()});
-                audit::record(tx, now, Event { name: "plugin.created", actor: "owner".into(), subject: Subject::Plugin(id), data }).await?;
+                audit::record(
+                    tx,
+                    now,
+                    Event {
+                        name: "plugin.created",
+                        actor: "owner".into(),
+                        subject: Subject::Plugin(id),
+                        data,
+                    },
+                )
+                .await?;
                 tx.wake(Topic::Owner(owner));
                 Ok::<_, PluginError>(id)
             })
@@ -136,15 +155,33 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Option<PluginCaller>
         return Ok(None);
     }
     let hash = TokenHash::of(token);
-    if let Some(caller) = app.known_plugins.0.read().unwrap_or_else(PoisonError::into_inner).get(hash.as_str()) {
+    if let Some(caller) = app
+        .known_plugins
+        .0
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(hash.as_str())
+    {
         return Ok(Some(caller.clone()));
     }
     let wanted = hash.clone();
-    let row: Option<TokenRow> =
-        app.db.system_read("token look-up", move |tx| Box::pin(async move { tx.optional(&sql::BY_TOKEN, (&wanted,)).await })).await?;
-    let caller = row.map(|row| PluginCaller { owner: OwnerId::new(row.owner_id), plugin: PluginId::new(row.id), name: row.name });
+    let row: Option<TokenRow> = app
+        .db
+        .system_read("token look-up", move |tx| {
+            Box::pin(async move { tx.optional(&sql::BY_TOKEN, (&wanted,)).await })
+        })
+        .await?;
+    let caller = row.map(|row| PluginCaller {
+        owner: OwnerId::new(row.owner_id),
+        plugin: PluginId::new(row.id),
+        name: row.name,
+    });
     if let Some(caller) = &caller {
-        let mut known = app.known_plugins.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = app
+            .known_plugins
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
             known.clear();
         }
@@ -171,7 +208,11 @@ pub async fn touch(tx: &mut Tx, caller: &PluginCaller, now: Time) -> Result<(), 
 /// As [`touch`].
 pub async fn touch_now(app: &App, caller: &PluginCaller) -> Result<(), PluginError> {
     let (caller, now) = (caller.clone(), app.clock.now());
-    app.db.write(caller.owner, move |tx| Box::pin(async move { touch(tx, &caller, now).await })).await
+    app.db
+        .write(caller.owner, move |tx| {
+            Box::pin(async move { touch(tx, &caller, now).await })
+        })
+        .await
 }
 
 /// The owner's connectors, oldest first, revoked ones too.
@@ -179,7 +220,10 @@ pub async fn touch_now(app: &App, caller: &PluginCaller) -> Result<(), PluginErr
 /// # Errors
 /// A fault.
 pub async fn list(app: &App, owner: OwnerId) -> Result<Vec<Plugin>, Fault> {
-    let rows: Vec<Row> = app.db.read(owner, |tx| Box::pin(async move { tx.all(&sql::LIST, ()).await })).await?;
+    let rows: Vec<Row> = app
+        .db
+        .read(owner, |tx| Box::pin(async move { tx.all(&sql::LIST, ()).await }))
+        .await?;
     Ok(rows
         .into_iter()
         .map(|row| Plugin {
@@ -204,8 +248,16 @@ pub async fn revoke(app: &App, owner: OwnerId, plugin: PluginId) -> Result<(), P
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
-                let (name,): (String,) = tx.optional(&sql::REVOKE, (plugin, now)).await?.ok_or(PluginError::NotFound)?;
-                let event = Event { name: "plugin.revoked", actor: "owner".into(), subject: Subject::Plugin(plugin), data: json!({"name": name}) };
+                let (name,): (String,) = tx
+                    .optional(&sql::REVOKE, (plugin, now))
+                    .await?
+                    .ok_or(PluginError::NotFound)?;
+                let event = Event {
+                    name: "plugin.revoked",
+                    actor: "owner".into(),
+                    subject: Subject::Plugin(plugin),
+                    data: json!({"name": name}),
+                };
                 audit::record(tx, now, event).await?;
                 tx.wake(Topic::Plugin(plugin));
                 tx.wake(Topic::Owner(owner));

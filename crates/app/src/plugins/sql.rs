@@ -6,7 +6,10 @@ pub(super) static INSERT: Sql = owned(
     "plugins.insert",
     "INSERT INTO plugins (owner_id, name, label, data_scope, token_hash, created_at) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id",
 );
-pub(super) static BY_TOKEN: Sql = system("plugins.by_token", "SELECT id, owner_id, name FROM plugins WHERE token_hash = $1");
+pub(super) static BY_TOKEN: Sql = system(
+    "plugins.by_token",
+    "SELECT id, owner_id, name FROM plugins WHERE token_hash = $1",
+);
 pub(super) static TOUCH: Sql = owned(
     "plugins.touch",
     "UPDATE plugins SET last_seen_at = $3 WHERE owner_id = $1 AND id = $2 AND revoked_at IS NULL AND EXISTS (SELECT 1 FROM owners WHERE owners.id = $1 AND owners.disabled_at IS NULL)",
@@ -15,8 +18,10 @@ pub(super) static LIST: Sql = owned(
     "plugins.list",
     "SELECT id, name, label, data_scope, created_at, last_seen_at, revoked_at, (SELECT count(*) FROM messages m WHERE m.owner_id = $1 AND m.plugin_id = plugins.id AND m.state IN ('queued', 'delivering')) AS waiting FROM plugins WHERE owner_id = $1 ORDER BY id",
 );
-pub(super) static REVOKE: Sql =
-    owned("plugins.revoke", "UPDATE plugins SET revoked_at = $3 WHERE owner_id = $1 AND id = $2 AND revoked_at IS NULL RETURNING name");
+pub(super) static REVOKE: Sql = owned(
+    "plugins.revoke",
+    "UPDATE plugins SET revoked_at = $3 WHERE owner_id = $1 AND id = $2 AND revoked_at IS NULL RETURNING name",
+);
 
 /// All of them.
 pub static STATEMENTS: &[&Sql] = &[&INSERT, &BY_TOKEN, &TOUCH, &LIST, &REVOKE];

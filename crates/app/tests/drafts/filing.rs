@@ -17,7 +17,7 @@ async fn assert_nothing_filed(desk: &Desk) {
     assert!(desk.events("plugin.draft.filed").await.is_empty());
 }
 
-// spec: DRF-007 DRF-009 AUD-014
+// spec: DRF-007 DRF-009 DLV-009 AUD-014
 #[test]
 fn a_draft_filed_during_its_messages_turn_waits_and_sends_nothing() {
     on_desks(|desk| async move {
@@ -432,6 +432,31 @@ fn no_owner_sees_anothers_drafts() {
             drafts::approve(desk.app(), &signed_in_now(desk.app(), bob), draft)
                 .await
                 .is_err()
+        );
+    });
+}
+
+// spec: MSG-025 MSG-046 MSG-052 MSG-056
+#[test]
+fn a_repeat_changes_no_mark_of_the_stored_message() {
+    on_desks(|desk| async move {
+        let id = desk.message("msg-1").await;
+        let mut repeat = muster_testkit::message("msg-1");
+        repeat.no_reply = true;
+        repeat.sender_verified = false;
+        repeat.thread = Some(muster_core::text::ThreadId::parse("thread", "T1").unwrap());
+        repeat.human_conversation = true;
+        let again = muster_app::messages::accept(desk.app(), &desk.mail, repeat)
+            .await
+            .unwrap();
+        assert_eq!((again.id, again.new), (id, false));
+        let unchanged = format!(
+            "SELECT count(*) FROM messages WHERE id = {id} AND thread IS NULL AND human_conversation = FALSE AND no_reply = FALSE AND sender_verified = TRUE"
+        );
+        assert_eq!(desk.raw().await.number(&unchanged).await, 1);
+        assert!(
+            desk.try_file(id, "Thanks, noon works.").await.is_ok(),
+            "it can still be answered"
         );
     });
 }

@@ -14,7 +14,7 @@ fn insert(message: MessageId, state: &str) -> String {
     )
 }
 
-// spec: DRF-010
+// spec: DRF-010 MSG-051
 #[test]
 fn the_database_refuses_a_draft_for_a_message_that_nobody_may_answer() {
     on_desks(|desk| async move {

@@ -18,7 +18,11 @@ pub(super) async fn run(config: &Config, command: Chief, json: bool) -> Result<(
 
 async fn on(app: &muster_app::App, command: Chief, json: bool) -> Result<(), Failure> {
     match command {
-        Chief::Set { owner: whose, runtime, command } => {
+        Chief::Set {
+            owner: whose,
+            runtime,
+            command,
+        } => {
             let kind = match runtime {
                 Runtime::Command => Kind::Command,
                 Runtime::ClaudeCode => Kind::ClaudeCode,
@@ -27,7 +31,11 @@ async fn on(app: &muster_app::App, command: Chief, json: bool) -> Result<(), Fai
             let command = match (command, kind) {
                 (Some(command), _) => command,
                 (None, Kind::ClaudeCode) => "claude".to_owned(),
-                (None, _) => return Err(Failure::usage("say which program your chief is with --command 'PROGRAM ARGS…'")),
+                (None, _) => {
+                    return Err(Failure::usage(
+                        "say which program your chief is with --command 'PROGRAM ARGS…'",
+                    ));
+                }
             };
             let owner = owner(app, &whose).await?;
             chief::set(app, owner, kind, &command).await.map_err(refused)?;
@@ -35,19 +43,37 @@ async fn on(app: &muster_app::App, command: Chief, json: bool) -> Result<(), Fai
         }
         Chief::Show { owner: whose } => show(app, owner(app, &whose).await?, json, true).await,
         Chief::Remove { owner: whose } => {
-            chief::remove(app, owner(app, &whose).await?).await.map_err(refused)?;
-            if json { output::document(&json!({"chief": Value::Null})) } else { Ok(()) }
+            chief::remove(app, owner(app, &whose).await?)
+                .await
+                .map_err(refused)?;
+            if json {
+                output::document(&json!({"chief": Value::Null}))
+            } else {
+                Ok(())
+            }
         }
     }
 }
 
-async fn show(app: &muster_app::App, owner: muster_core::ids::OwnerId, json: bool, aloud: bool) -> Result<(), Failure> {
+async fn show(
+    app: &muster_app::App,
+    owner: muster_core::ids::OwnerId,
+    json: bool,
+    aloud: bool,
+) -> Result<(), Failure> {
     let found = chief::show(app, owner).await?;
     match found {
-        Some(chief) if json => output::document(&json!({"id": chief.id.to_string(), "runtime": chief.kind.to_string(), "command": chief.command, "created_at": chief.created_at.rfc3339()})),
-        Some(chief) if aloud => {
-            output::table(&["RUNTIME", "COMMAND", "SINCE"], &[vec![chief.kind.to_string(), chief.command, chief.created_at.rfc3339()]])
-        }
+        Some(chief) if json => output::document(
+            &json!({"id": chief.id.to_string(), "runtime": chief.kind.to_string(), "command": chief.command, "created_at": chief.created_at.rfc3339()}),
+        ),
+        Some(chief) if aloud => output::table(
+            &["RUNTIME", "COMMAND", "SINCE"],
+            &[vec![
+                chief.kind.to_string(),
+                chief.command,
+                chief.created_at.rfc3339(),
+            ]],
+        ),
         Some(_) => Ok(()),
         None => Err(refused(ChiefError::None)),
     }

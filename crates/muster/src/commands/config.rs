@@ -7,7 +7,10 @@ use crate::output::{self, Failure};
 
 pub(super) fn show(config: &Config, json: bool) -> Result<(), Failure> {
     let shown = |name: &str, secret: bool| match config.origin(name) {
-        Some(_) if secret => ("(set)".to_owned(), config.origin(name).map_or("default", |(_, from)| from)),
+        Some(_) if secret => (
+            "(set)".to_owned(),
+            config.origin(name).map_or("default", |(_, from)| from),
+        ),
         Some((text, from)) => (text.to_owned(), from),
         None => (String::new(), "default"),
     };
@@ -25,7 +28,15 @@ pub(super) fn show(config: &Config, json: bool) -> Result<(), Failure> {
         .iter()
         .map(|v| {
             let (value, from) = shown(v.name, v.secret);
-            vec![v.name.to_owned(), if from == "default" { v.default.to_owned() } else { value }, from.to_owned()]
+            vec![
+                v.name.to_owned(),
+                if from == "default" {
+                    v.default.to_owned()
+                } else {
+                    value
+                },
+                from.to_owned(),
+            ]
         })
         .collect();
     output::table(&["SETTING", "VALUE", "FROM"], &rows)

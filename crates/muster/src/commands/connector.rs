@@ -18,7 +18,12 @@ pub(super) async fn run(config: &Config, command: Connector, json: bool) -> Resu
 
 async fn on(app: &muster_app::App, command: Connector, json: bool) -> Result<(), Failure> {
     match command {
-        Connector::Add { name, owner: whose, label, data_scope } => {
+        Connector::Add {
+            name,
+            owner: whose,
+            label,
+            data_scope,
+        } => {
             let new = NewPlugin {
                 name: Slug::parse("name", name).map_err(|e| field(&e))?,
                 label: Label::parse("label", label).map_err(|e| field(&e))?,
@@ -49,19 +54,38 @@ async fn on(app: &muster_app::App, command: Connector, json: bool) -> Result<(),
                 .iter()
                 .map(|p| {
                     let state = if p.revoked_at.is_some() { "revoked" } else { "live" };
-                    vec![p.id.to_string(), p.name.clone(), p.label.clone(), state.to_owned(), p.waiting.to_string(), moment_text(p.last_seen_at)]
+                    vec![
+                        p.id.to_string(),
+                        p.name.clone(),
+                        p.label.clone(),
+                        state.to_owned(),
+                        p.waiting.to_string(),
+                        moment_text(p.last_seen_at),
+                    ]
                 })
                 .collect();
             output::table(&["ID", "NAME", "LABEL", "STATE", "WAITING", "LAST SEEN"], &rows)
         }
-        Connector::Revoke { owner: whose, connector } => {
+        Connector::Revoke {
+            owner: whose,
+            connector,
+        } => {
             let owner = owner(app, &whose).await?;
             let all = plugins::list(app, owner).await?;
             // An id first, then the name of a live one.
-            let found = all.iter().find(|p| p.id.to_string() == connector).or_else(|| all.iter().find(|p| p.name == connector && p.revoked_at.is_none()));
-            let id = found.map(|p| p.id).ok_or_else(|| refused(PluginError::NotFound))?;
+            let found = all
+                .iter()
+                .find(|p| p.id.to_string() == connector)
+                .or_else(|| all.iter().find(|p| p.name == connector && p.revoked_at.is_none()));
+            let id = found
+                .map(|p| p.id)
+                .ok_or_else(|| refused(PluginError::NotFound))?;
             plugins::revoke(app, owner, id).await.map_err(refused)?;
-            if json { output::document(&json!({"id": id.to_string(), "revoked": true})) } else { Ok(()) }
+            if json {
+                output::document(&json!({"id": id.to_string(), "revoked": true}))
+            } else {
+                Ok(())
+            }
         }
     }
 }

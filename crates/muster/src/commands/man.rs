@@ -27,15 +27,27 @@ pub(super) fn page() -> Result<Vec<u8>, Failure> {
 
 /// A character in the spelling that every roff reads, whatever it takes its input to be encoded in.
 fn ascii(c: char) -> String {
-    if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) }
+    if c.is_ascii() {
+        c.to_string()
+    } else {
+        format!("\\[u{:04X}]", u32::from(c))
+    }
 }
 
 /// Each command that does something, as its `--help` says it.
 fn commands(parent: &mut Command, path: &str, page: &mut Vec<u8>) -> Result<(), Failure> {
-    for command in parent.get_subcommands_mut().filter(|command| !command.is_hide_set() && command.get_name() != "help") {
+    for command in parent
+        .get_subcommands_mut()
+        .filter(|command| !command.is_hide_set() && command.get_name() != "help")
+    {
         let path = format!("{path} {}", command.get_name());
         let help = command.clone().term_width(76).render_long_help().to_string();
-        writeln!(page, ".SS {}\n.nf\n{}\n.fi", roff(&path), help.trim_end().lines().map(roff).collect::<Vec<_>>().join("\n"))?;
+        writeln!(
+            page,
+            ".SS {}\n.nf\n{}\n.fi",
+            roff(&path),
+            help.trim_end().lines().map(roff).collect::<Vec<_>>().join("\n")
+        )?;
         commands(command, &path, page)?;
     }
     Ok(())
@@ -43,7 +55,17 @@ fn commands(parent: &mut Command, path: &str, page: &mut Vec<u8>) -> Result<(), 
 
 /// A line that roff prints as it is.
 fn roff(line: &str) -> String {
-    let text = line.replace('\\', r"\e").replace('-', r"\-").replace('\'', r"\(aq").replace('`', r"\(ga").replace('^', r"\(ha").replace('~', r"\(ti");
+    let text = line
+        .replace('\\', r"\e")
+        .replace('-', r"\-")
+        .replace('\'', r"\(aq")
+        .replace('`', r"\(ga")
+        .replace('^', r"\(ha")
+        .replace('~', r"\(ti");
     // A line that begins so would be taken for an order.
-    if text.starts_with(['.', '\'']) { format!(r"\&{text}") } else { text }
+    if text.starts_with(['.', '\'']) {
+        format!(r"\&{text}")
+    } else {
+        text
+    }
 }

@@ -61,10 +61,15 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
 pub(crate) async fn open_db(config: &Config) -> Result<Db, Failure> {
     config.make_data_dir()?;
     let mut options = Options::new(config.database_url(), config.data_dir.join("locks"));
-    if let Some(connections) = config.text("MUSTER_DATABASE_CONNECTIONS").and_then(|text| text.parse().ok()) {
+    if let Some(connections) = config
+        .text("MUSTER_DATABASE_CONNECTIONS")
+        .and_then(|text| text.parse().ok())
+    {
         options.connections = connections;
     }
-    Db::open(&options).await.map_err(|error| Failure::refused("database", error.to_string()))
+    Db::open(&options)
+        .await
+        .map_err(|error| Failure::refused("database", error.to_string()))
 }
 
 /// The app on an open database. `base` is the address of this server, for what is told to a chief.
@@ -89,20 +94,31 @@ pub(crate) fn app(config: &Config, db: Db, mcp_url: String, public_url: String) 
 /// The app for a command that needs no running server.
 async fn offline(config: &Config) -> Result<App, Failure> {
     let db = open_db(config).await?;
-    let base = config.text("MUSTER_PUBLIC_URL").unwrap_or("http://localhost:7447").to_owned();
+    let base = config
+        .text("MUSTER_PUBLIC_URL")
+        .unwrap_or("http://localhost:7447")
+        .to_owned();
     app(config, db, String::new(), base)
 }
 
 /// The owner a command works for: the one that is named, or the only one.
 async fn owner(app: &App, arg: &OwnerArg) -> Result<OwnerId, Failure> {
     if let Some(name) = &arg.owner {
-        return muster_app::accounts::find(app, name).await.map(|owner| owner.id).map_err(account);
+        return muster_app::accounts::find(app, name)
+            .await
+            .map(|owner| owner.id)
+            .map_err(account);
     }
     let mut owners = muster_app::accounts::list(app).await?.into_iter();
     match (owners.next(), owners.next()) {
         (Some(only), None) => Ok(only.id),
-        (None, _) => Err(Failure::refused("not_found", "there is no owner yet; make one with muster owner add NAME")),
-        (Some(_), Some(_)) => Err(Failure::usage("there are several owners; say which with --owner NAME")),
+        (None, _) => Err(Failure::refused(
+            "not_found",
+            "there is no owner yet; make one with muster owner add NAME",
+        )),
+        (Some(_), Some(_)) => Err(Failure::usage(
+            "there are several owners; say which with --owner NAME",
+        )),
     }
 }
 

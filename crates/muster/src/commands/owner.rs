@@ -14,12 +14,17 @@ pub(super) async fn run(config: &Config, command: Owner, json: bool) -> Result<(
     match command {
         Owner::Add { name, password_stdin } => {
             let name = OwnerName::parse(&name).map_err(account)?;
-            let password = Password::parse(&read_password(password_stdin)?).map_err(|error| Failure::refused("password", error.to_string()))?;
+            let password = Password::parse(&read_password(password_stdin)?)
+                .map_err(|error| Failure::refused("password", error.to_string()))?;
             let app = offline(config).await?;
             let added = accounts::add(&app, name.clone(), password, false).await;
             app.db.close().await;
             let id = added.map_err(account)?;
-            if json { output::document(&json!({"id": id.to_string(), "name": name.as_str(), "disabled": false})) } else { output::line(&id.to_string()) }
+            if json {
+                output::document(&json!({"id": id.to_string(), "name": name.as_str(), "disabled": false}))
+            } else {
+                output::line(&id.to_string())
+            }
         }
         Owner::List => {
             let app = offline(config).await?;
@@ -35,7 +40,19 @@ pub(super) async fn run(config: &Config, command: Owner, json: bool) -> Result<(
             }
             let rows: Vec<Vec<String>> = owners
                 .iter()
-                .map(|o| vec![o.id.to_string(), o.name.clone(), if o.disabled_at.is_some() { "disabled" } else { "enabled" }.to_owned(), o.created_at.rfc3339()])
+                .map(|o| {
+                    vec![
+                        o.id.to_string(),
+                        o.name.clone(),
+                        if o.disabled_at.is_some() {
+                            "disabled"
+                        } else {
+                            "enabled"
+                        }
+                        .to_owned(),
+                        o.created_at.rfc3339(),
+                    ]
+                })
                 .collect();
             output::table(&["ID", "NAME", "STATE", "SINCE"], &rows)
         }
@@ -46,10 +63,18 @@ pub(super) async fn run(config: &Config, command: Owner, json: bool) -> Result<(
 
 async fn switch(config: &Config, name: &str, disable: bool, json: bool) -> Result<(), Failure> {
     let app = offline(config).await?;
-    let done = if disable { accounts::disable(&app, name).await } else { accounts::enable(&app, name).await };
+    let done = if disable {
+        accounts::disable(&app, name).await
+    } else {
+        accounts::enable(&app, name).await
+    };
     app.db.close().await;
     done.map_err(account)?;
-    if json { output::document(&json!({"name": name, "disabled": disable})) } else { Ok(()) }
+    if json {
+        output::document(&json!({"name": name, "disabled": disable}))
+    } else {
+        Ok(())
+    }
 }
 
 fn read_password(from_stdin: bool) -> Result<String, Failure> {
@@ -59,9 +84,18 @@ fn read_password(from_stdin: bool) -> Result<String, Failure> {
         return Ok(line.trim_end_matches(['\n', '\r']).to_owned());
     }
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("there is no terminal to ask for a password on; pipe one line into --password-stdin"));
+        return Err(Failure::usage(
+            "there is no terminal to ask for a password on; pipe one line into --password-stdin",
+        ));
     }
     let first = rpassword::prompt_password("Password: ")?;
     let second = rpassword::prompt_password("Again: ")?;
-    if first == second { Ok(first) } else { Err(Failure::refused("password", "the two passwords differ; nothing was stored")) }
+    if first == second {
+        Ok(first)
+    } else {
+        Err(Failure::refused(
+            "password",
+            "the two passwords differ; nothing was stored",
+        ))
+    }
 }

@@ -38,8 +38,15 @@ pub(crate) async fn run(mut config: Config, args: cli::Serve) -> Result<(), Fail
     banner(&config, &ready);
     clock(&ready.app).await?;
     if !accounts::any_owner(&ready.app).await? {
-        let code = ready.setup.open().map_err(|error| Failure::refused("randomness", error.to_string()))?;
-        eprintln!("No owner yet. Set up the first one, once, at:\n  {}/setup?code={}", ready.base, code.expose());
+        let code = ready
+            .setup
+            .open()
+            .map_err(|error| Failure::refused("randomness", error.to_string()))?;
+        eprintln!(
+            "No owner yet. Set up the first one, once, at:\n  {}/setup?code={}",
+            ready.base,
+            code.expose()
+        );
     }
     output::line(&format!("listening on http://{}", ready.address))?;
     ready.serve(stop).await;
@@ -49,10 +56,17 @@ pub(crate) async fn run(mut config: Config, args: cli::Serve) -> Result<(), Fail
 /// Opens everything and listens. Nothing is served yet; connections wait.
 pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
     let wanted = config.text("MUSTER_LISTEN").unwrap_or("127.0.0.1:7447");
-    let wanted: SocketAddr = wanted.parse().map_err(|_| Failure::refused("bad_setting", "MUSTER_LISTEN is not an address"))?;
-    let public = config.text("MUSTER_PUBLIC_URL").map(|url| url.trim_end_matches('/').to_owned());
+    let wanted: SocketAddr = wanted
+        .parse()
+        .map_err(|_| Failure::refused("bad_setting", "MUSTER_LISTEN is not an address"))?;
+    let public = config
+        .text("MUSTER_PUBLIC_URL")
+        .map(|url| url.trim_end_matches('/').to_owned());
     let insecure = config.on("MUSTER_INSECURE");
-    if !wanted.ip().is_loopback() && !insecure && !public.as_deref().is_some_and(|url| url.starts_with("https://")) {
+    if !wanted.ip().is_loopback()
+        && !insecure
+        && !public.as_deref().is_some_and(|url| url.starts_with("https://"))
+    {
         return Err(Failure::refused(
             "bad_setting",
             "MUSTER_LISTEN is not a loopback address, so passwords and tokens would cross the network in the clear. Put a proxy with TLS in front and set MUSTER_PUBLIC_URL=https://…, or accept the risk with MUSTER_INSECURE=1. Nothing was started",
@@ -60,7 +74,12 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
     }
     raise_descriptors();
     let db = open_db(config).await?;
-    let listener = listen(wanted).map_err(|error| Failure::refused("listen", format!("{wanted} cannot be listened on: {error}. Choose another with --listen")))?;
+    let listener = listen(wanted).map_err(|error| {
+        Failure::refused(
+            "listen",
+            format!("{wanted} cannot be listened on: {error}. Choose another with --listen"),
+        )
+    })?;
     let address = listener.local_addr()?;
     let origin = match &public {
         Some(url) => Origin::public(url),
@@ -69,12 +88,28 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
     };
     let base = origin.base().to_owned();
     // A chief runs on this machine, whatever name people use.
-    let local = if address.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], address.port())) } else { address };
+    let local = if address.ip().is_unspecified() {
+        SocketAddr::from(([127, 0, 0, 1], address.port()))
+    } else {
+        address
+    };
     let origin = origin.and_listener(local);
     let app = super::app(config, db, format!("http://{local}/mcp"), base.clone())?;
     let setup = Setup::default();
-    let web = Web::new(app.clone(), origin, setup.clone(), config.secret("MUSTER_HOOK_TOKEN"));
-    Ok(Ready { app, address, base, listener, web, setup })
+    let web = Web::new(
+        app.clone(),
+        origin,
+        setup.clone(),
+        config.secret("MUSTER_HOOK_TOKEN"),
+    );
+    Ok(Ready {
+        app,
+        address,
+        base,
+        listener,
+        web,
+        setup,
+    })
 }
 
 /// Connections that the kernel keeps until they are accepted. Every connector comes back at once after a restart, and past this the kernel
@@ -82,7 +117,11 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
 const BACKLOG: u32 = 4096;
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
     // Without it a restart would wait for the last server's closed connections to be forgotten.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -100,7 +139,13 @@ impl Ready {
             // Ends waiting claims and running turns, so that their requests can be answered.
             tasks.stop().await;
         });
-        muster_web::serve(self.listener, muster_web::router(self.web), Limits::default(), stop).await;
+        muster_web::serve(
+            self.listener,
+            muster_web::router(self.web),
+            Limits::default(),
+            stop,
+        )
+        .await;
         if let Err(error) = ending.await {
             tracing::error!(error = %error, "ending the running work failed");
         }
@@ -136,10 +181,21 @@ pub(crate) fn log(config: &Config) -> Result<(), Failure> {
     let mut filter = EnvFilter::try_new(directives).map_err(|_| Failure::refused("bad_setting", bad))?;
     // The protocol's library calls it an error when an agent hangs up before its answer; only who asks for its log gets it.
     if !directives.contains("rmcp") {
-        filter = filter.add_directive("rmcp=off".parse().map_err(|_| Failure::refused("bad_setting", bad))?);
+        filter = filter.add_directive(
+            "rmcp=off"
+                .parse()
+                .map_err(|_| Failure::refused("bad_setting", bad))?,
+        );
     }
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
-    let set = if config.text("MUSTER_LOG_FORMAT") == Some("json") { builder.json().try_init() } else { builder.with_target(false).try_init() };
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false);
+    let set = if config.text("MUSTER_LOG_FORMAT") == Some("json") {
+        builder.json().try_init()
+    } else {
+        builder.with_target(false).try_init()
+    };
     set.map_err(|error| Failure::refused("log", error.to_string()))
 }
 
@@ -172,7 +228,15 @@ async fn clock(app: &App) -> Result<(), Failure> {
     let now = app.clock.now();
     let mut newest = None;
     for owner in accounts::list(app).await?.iter().take(LOOKED_AT) {
-        let last = audit::list(&app.db, owner.id, audit::Filter { limit: 1, ..audit::Filter::default() }).await?;
+        let last = audit::list(
+            &app.db,
+            owner.id,
+            audit::Filter {
+                limit: 1,
+                ..audit::Filter::default()
+            },
+        )
+        .await?;
         newest = newest.max(last.first().map(|event| event.at));
     }
     if let Some(newest) = newest.filter(|newest| *newest > now.plus(CLOCK_SLACK)) {

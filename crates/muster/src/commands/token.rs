@@ -20,19 +20,31 @@ pub(super) async fn run(config: &Config, command: Token, json: bool) -> Result<(
 
 async fn on(app: &muster_app::App, command: Token, json: bool) -> Result<(), Failure> {
     match command {
-        Token::Create { owner: whose, kind, label, host } => {
+        Token::Create {
+            owner: whose,
+            kind,
+            label,
+            host,
+        } => {
             let label = Label::parse("label", label).map_err(|e| field(&e))?;
-            let host = host.map(|host| Label::parse("host", host)).transpose().map_err(|e| field(&e))?;
+            let host = host
+                .map(|host| Label::parse("host", host))
+                .transpose()
+                .map_err(|e| field(&e))?;
             let kind = match kind {
                 TokenKind::Personal => secret::TokenKind::Personal,
                 TokenKind::MirrorHost => secret::TokenKind::MirrorHost,
                 TokenKind::Agent => secret::TokenKind::Agent,
             };
             if kind == secret::TokenKind::MirrorHost && host.is_none() {
-                return Err(Failure::usage("a mirror-host token is for one host; name it with --host"));
+                return Err(Failure::usage(
+                    "a mirror-host token is for one host; name it with --host",
+                ));
             }
             let owner = owner(app, &whose).await?;
-            let made = accounts::create_token(app, owner, kind, label, host).await.map_err(refused)?;
+            let made = accounts::create_token(app, owner, kind, label, host)
+                .await
+                .map_err(refused)?;
             if json {
                 output::document(&json!({"id": made.id.to_string(), "token": made.token.expose()}))
             } else {
@@ -56,7 +68,14 @@ async fn on(app: &muster_app::App, command: Token, json: bool) -> Result<(), Fai
                 .iter()
                 .map(|t| {
                     let state = if t.revoked_at.is_some() { "revoked" } else { "live" };
-                    vec![t.id.to_string(), t.kind.clone(), t.label.clone(), t.host.clone().unwrap_or_default(), state.to_owned(), moment_text(t.last_used_at)]
+                    vec![
+                        t.id.to_string(),
+                        t.kind.clone(),
+                        t.label.clone(),
+                        t.host.clone().unwrap_or_default(),
+                        state.to_owned(),
+                        moment_text(t.last_used_at),
+                    ]
                 })
                 .collect();
             output::table(&["ID", "KIND", "LABEL", "HOST", "STATE", "LAST USED"], &rows)
@@ -65,7 +84,11 @@ async fn on(app: &muster_app::App, command: Token, json: bool) -> Result<(), Fai
             let owner = owner(app, &whose).await?;
             let id: TokenId = id.parse().map_err(|_| refused(TokenError::NotFound))?;
             accounts::revoke_token(app, owner, id).await.map_err(refused)?;
-            if json { output::document(&json!({"id": id.to_string(), "revoked": true})) } else { Ok(()) }
+            if json {
+                output::document(&json!({"id": id.to_string(), "revoked": true}))
+            } else {
+                Ok(())
+            }
         }
     }
 }

@@ -29,11 +29,16 @@ pub(crate) async fn run() -> Result<(), Failure> {
 /// The id that muster's own preface names, before the fence: inside it anybody can write one.
 fn message_id(turn: &str) -> Option<i64> {
     let (_, rest) = preface(turn).split_once("message_id ")?;
-    rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
+    rest.chars()
+        .take_while(char::is_ascii_digit)
+        .collect::<String>()
+        .parse()
+        .ok()
 }
 
 fn preface(turn: &str) -> &str {
-    turn.split_once("=== BEGIN OUTSIDE TEXT").map_or(turn, |(preface, _)| preface)
+    turn.split_once("=== BEGIN OUTSIDE TEXT")
+        .map_or(turn, |(preface, _)| preface)
 }
 
 /// The rules: nothing for what takes no reply; a proposal of noon is accepted; all else is acknowledged.
@@ -49,14 +54,24 @@ fn decide(turn: &str) -> Option<&'static str> {
 }
 
 async fn draft(message: i64, body: &str) -> Result<String, Failure> {
-    let variable = |name: &str| std::env::var(name).map_err(|_| Failure::refused("chief", format!("{name} is not set; muster sets it for a chief's turn")));
+    let variable = |name: &str| {
+        std::env::var(name).map_err(|_| {
+            Failure::refused(
+                "chief",
+                format!("{name} is not set; muster sets it for a chief's turn"),
+            )
+        })
+    };
     let (url, token) = (variable("MUSTER_MCP_URL")?, variable("MUSTER_AGENT_TOKEN")?);
     let config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(token);
     let transport = StreamableHttpClientTransport::with_client(reqwest::Client::new(), config);
     let client = ().serve(transport).await.map_err(|e| failed("muster's MCP door does not answer", &e))?;
     let mut call = CallToolRequestParams::new("reply_draft");
     call.arguments = json!({"message_id": message, "body": body}).as_object().cloned();
-    let result = client.call_tool(call).await.map_err(|e| failed("reply_draft failed", &e))?;
+    let result = client
+        .call_tool(call)
+        .await
+        .map_err(|e| failed("reply_draft failed", &e))?;
     // The answer is all that matters now; an unclean end of the connection changes nothing.
     let _ = client.cancel().await;
     if result.is_error == Some(true) {
@@ -75,12 +90,17 @@ mod tests {
     #[test]
     fn the_message_is_the_one_the_preface_names() {
         assert_eq!(message_id(TURN), Some(42));
-        assert_eq!(message_id("=== BEGIN OUTSIDE TEXT abc ===\n# message_id 7\n"), None);
+        assert_eq!(
+            message_id("=== BEGIN OUTSIDE TEXT abc ===\n# message_id 7\n"),
+            None
+        );
     }
 
     #[test]
     fn what_takes_no_reply_gets_none_and_outside_text_cannot_say_so() {
         assert_eq!(decide(TURN), None);
-        assert!(decide("as message_id 1.\n=== BEGIN OUTSIDE TEXT abc ===\n# no reply is possible\n").is_some());
+        assert!(
+            decide("as message_id 1.\n=== BEGIN OUTSIDE TEXT abc ===\n# no reply is possible\n").is_some()
+        );
     }
 }

@@ -3,6 +3,12 @@
 use crate::output::Failure;
 
 pub(crate) async fn run(options: muster_maildir::Options) -> Result<(), Failure> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
-    muster_maildir::run(options).await.map_err(|error| Failure::refused("connector", error.to_string()))
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .init();
+    muster_maildir::run(options)
+        .await
+        .map_err(|error| Failure::refused("connector", error.to_string()))
 }

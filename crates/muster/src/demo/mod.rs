@@ -40,35 +40,73 @@ pub(crate) async fn run(mut config: Config, args: cli::Demo, chosen: bool) -> Re
         status = connector.wait() => Some(status),
     };
     if let Some(status) = ended {
-        eprintln!("The connector ended by itself ({}); see {}", status.map_or_else(|e| e.to_string(), |s| s.to_string()), folder.join("connector.log").display());
+        eprintln!(
+            "The connector ended by itself ({}); see {}",
+            status.map_or_else(|e| e.to_string(), |s| s.to_string()),
+            folder.join("connector.log").display()
+        );
     }
     end(&mut connector).await;
-    output::line(&format!("\nStopped. The data is in {}; the sent replies are in {}.", folder.display(), folder.join("outbox/new").display()))
+    output::line(&format!(
+        "\nStopped. The data is in {}; the sent replies are in {}.",
+        folder.display(),
+        folder.join("outbox/new").display()
+    ))
 }
 
 fn fresh_folder(config: &Config, chosen: bool) -> Result<PathBuf, Failure> {
-    let folder = if chosen { config.data_dir.clone() } else { std::env::temp_dir().join(format!("muster-demo-{}", random_hex::<4>().map_err(muster_core::Fault::from)?)) };
+    let folder = if chosen {
+        config.data_dir.clone()
+    } else {
+        std::env::temp_dir().join(format!(
+            "muster-demo-{}",
+            random_hex::<4>().map_err(muster_core::Fault::from)?
+        ))
+    };
     let empty = match std::fs::read_dir(&folder) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     };
-    if empty { Ok(folder) } else { Err(Failure::refused("not_empty", format!("{} is not empty; the tour starts in a fresh folder", folder.display()))) }
+    if empty {
+        Ok(folder)
+    } else {
+        Err(Failure::refused(
+            "not_empty",
+            format!(
+                "{} is not empty; the tour starts in a fresh folder",
+                folder.display()
+            ),
+        ))
+    }
 }
 
 /// Makes the owner and the chief.
 async fn set_up(ready: &Ready, folder: &Path) -> Result<Secret, Failure> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| Failure::refused("demo", format!("{what}: {error}"));
+    let failed =
+        |what: &str, error: &dyn std::fmt::Display| Failure::refused("demo", format!("{what}: {error}"));
     let password = Secret::new(random_hex::<6>().map_err(muster_core::Fault::from)?);
     let name = OwnerName::parse(OWNER).map_err(|e| failed("the owner", &e))?;
-    let owner = accounts::add(&ready.app, name, Password::parse(password.expose()).map_err(|e| failed("the owner", &e))?, true).await.map_err(|e| failed("the owner", &e))?;
+    let owner = accounts::add(
+        &ready.app,
+        name,
+        Password::parse(password.expose()).map_err(|e| failed("the owner", &e))?,
+        true,
+    )
+    .await
+    .map_err(|e| failed("the owner", &e))?;
     let own = own_program()?;
-    chiefs::set(&ready.app, owner, Kind::Command, &format!("{own} demo-chief")).await.map_err(|e| failed("the chief", &e))?;
+    chiefs::set(&ready.app, owner, Kind::Command, &format!("{own} demo-chief"))
+        .await
+        .map_err(|e| failed("the chief", &e))?;
     let new = plugins::NewPlugin {
         name: Slug::parse("name", "mail").map_err(|e| failed("the connector", &e))?,
         label: Label::parse("label", "Inbox").map_err(|e| failed("the connector", &e))?,
-        data_scope: DataScope::parse("data scope", "notes about the inbox").map_err(|e| failed("the connector", &e))?,
+        data_scope: DataScope::parse("data scope", "notes about the inbox")
+            .map_err(|e| failed("the connector", &e))?,
     };
-    let made = plugins::create(&ready.app, owner, new).await.map_err(|e| failed("the connector", &e))?;
+    let made = plugins::create(&ready.app, owner, new)
+        .await
+        .map_err(|e| failed("the connector", &e))?;
     std::fs::write(folder.join("connector.token"), made.token.expose())?;
     Ok(password)
 }
@@ -76,7 +114,9 @@ async fn set_up(ready: &Ready, folder: &Path) -> Result<Secret, Failure> {
 /// This program's path as one shell word, as the chief's command line is split.
 fn own_program() -> Result<String, Failure> {
     let path = std::env::current_exe()?;
-    let text = path.to_str().ok_or_else(|| Failure::refused("demo", "the path of this program is not UTF-8"))?;
+    let text = path
+        .to_str()
+        .ok_or_else(|| Failure::refused("demo", "the path of this program is not UTF-8"))?;
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
@@ -92,7 +132,14 @@ fn start_connector(ready: &Ready, folder: &Path, maildir: &Path) -> Result<Child
         .arg(folder.join("connector"))
         .arg("--outbox")
         .arg(folder.join("outbox"))
-        .args(["--from", ADDRESS, "--authserv-id", mails::AUTHSERV, "--poll-seconds", "1"])
+        .args([
+            "--from",
+            ADDRESS,
+            "--authserv-id",
+            mails::AUTHSERV,
+            "--poll-seconds",
+            "1",
+        ])
         .arg("--token-file")
         .arg(folder.join("connector.token"))
         .stdin(Stdio::null())
@@ -119,7 +166,10 @@ async fn end(connector: &mut Child) {
         // It may have ended already.
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM);
     }
-    if tokio::time::timeout(std::time::Duration::from_secs(5), connector.wait()).await.is_err() {
+    if tokio::time::timeout(std::time::Duration::from_secs(5), connector.wait())
+        .await
+        .is_err()
+    {
         let _ = connector.kill().await;
     }
 }

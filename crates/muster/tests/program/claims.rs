@@ -28,7 +28,14 @@ impl Drafted {
         let (http, ada) = (server.http(), server.sign_in("ada").await);
         http.message(&token, &message("m")).await;
         let draft = place.recorded("turns", 2).await[1]["draft"].as_i64().unwrap();
-        Self { place, server, http, ada, token, draft }
+        Self {
+            place,
+            server,
+            http,
+            ada,
+            token,
+            draft,
+        }
     }
 
     async fn archived(&self, word: &str) -> bool {
@@ -46,7 +53,11 @@ impl Drafted {
 fn raw_claim(server: &Server, token: &str) -> TcpStream {
     let body = r#"{"wait_seconds": 25}"#;
     let mut link = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    let head = format!("POST /plugin/v1/drafts/claim HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nauthorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n", server.port, body.len());
+    let head = format!(
+        "POST /plugin/v1/drafts/claim HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nauthorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n",
+        server.port,
+        body.len()
+    );
     link.write_all((head + body).as_bytes()).unwrap();
     link
 }
@@ -56,10 +67,18 @@ fn raw_claim(server: &Server, token: &str) -> TcpStream {
 async fn a_claimer_that_left_while_it_waited_takes_no_reply() {
     for engine in engines() {
         let mut drafted = Drafted::new(Place::on(engine).await).await;
-        let links: Vec<TcpStream> = (0..5).map(|_| raw_claim(&drafted.server, &drafted.token)).collect();
+        let links: Vec<TcpStream> = (0..5)
+            .map(|_| raw_claim(&drafted.server, &drafted.token))
+            .collect();
         // All five wait: the server says how many it counts.
         for _ in 0..500 {
-            if drafted.http.get("/metrics").await.text.contains("muster_claims_waiting 1\n") {
+            if drafted
+                .http
+                .get("/metrics")
+                .await
+                .text
+                .contains("muster_claims_waiting 1\n")
+            {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -67,7 +86,10 @@ async fn a_claimer_that_left_while_it_waited_takes_no_reply() {
         drop(links);
         tokio::time::sleep(Duration::from_millis(100)).await;
         drafted.ada.approve(drafted.draft).await;
-        assert_eq!(drafted.http.claim(&drafted.token, 2).await.json()["draft_id"], drafted.draft);
+        assert_eq!(
+            drafted.http.claim(&drafted.token, 2).await.json()["draft_id"],
+            drafted.draft
+        );
         drafted.end().await;
     }
 }
@@ -112,7 +134,10 @@ async fn a_lapsed_lease_is_unconfirmed_and_never_offered_or_approved_again() {
         assert_eq!(drafted.http.claim(&drafted.token, 0).await.status, 200);
         drafted.place.move_clock(115);
         assert_eq!(drafted.http.claim(&drafted.token, 0).await.status, 204);
-        assert!(!drafted.archived("unconfirmed").await, "the lease lapsed before two minutes were over");
+        assert!(
+            !drafted.archived("unconfirmed").await,
+            "the lease lapsed before two minutes were over"
+        );
         drafted.place.move_clock(125);
         assert!(drafted.archived("unconfirmed").await);
         assert_eq!(drafted.http.claim(&drafted.token, 0).await.status, 204);
@@ -122,8 +147,14 @@ async fn a_lapsed_lease_is_unconfirmed_and_never_offered_or_approved_again() {
         drafted.place.move_clock(7_000);
         assert_eq!(drafted.http.claim(&drafted.token, 0).await.status, 204);
         // A late result is still recorded on the reply it was claimed as.
-        let late = drafted.http.report(&drafted.token, drafted.draft, &json!({"ok": true})).await;
-        assert_eq!((late.status, late.json()["status"].as_str().unwrap()), (200, "sent"));
+        let late = drafted
+            .http
+            .report(&drafted.token, drafted.draft, &json!({"ok": true}))
+            .await;
+        assert_eq!(
+            (late.status, late.json()["status"].as_str().unwrap()),
+            (200, "sent")
+        );
         drafted.end().await;
     }
 }
@@ -141,7 +172,11 @@ async fn a_claim_whose_answer_was_lost_still_counts() {
         link.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         assert!(link.read(&mut [0; 1]).unwrap() == 1);
         drop(link);
-        assert_eq!(look.number("SELECT count(*) FROM drafts WHERE claimed_at IS NOT NULL").await, 1);
+        assert_eq!(
+            look.number("SELECT count(*) FROM drafts WHERE claimed_at IS NOT NULL")
+                .await,
+            1
+        );
         assert_eq!(drafted.http.claim(&drafted.token, 0).await.status, 204);
         drafted.place.move_clock(121);
         assert_eq!(drafted.http.claim(&drafted.token, 0).await.status, 204);
@@ -162,7 +197,9 @@ async fn a_restart_neither_gives_a_lease_back_nor_lengthens_it() {
         let lease = "SELECT lease_until FROM drafts";
         let before = look.number(lease).await;
         drafted.place.move_clock(100);
-        let Drafted { place, server, token, .. } = drafted;
+        let Drafted {
+            place, server, token, ..
+        } = drafted;
         server.kill();
         let server = place.serve();
         assert_eq!(server.http().claim(&token, 0).await.status, 204);

@@ -20,18 +20,38 @@ impl Model {
         let (script, log) = (place.path("steps.json"), place.path("requests.jsonl"));
         std::fs::write(&script, steps.to_string()).unwrap();
         let mut command = Command::new("python3");
-        command.arg(format!("{TOOLS}/fake_model.py")).arg("--script").arg(&script).arg("--log").arg(&log);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        command
+            .arg(format!("{TOOLS}/fake_model.py"))
+            .arg("--script")
+            .arg(&script)
+            .arg("--log")
+            .arg(&log);
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { process, port: line.trim().parse().unwrap(), log }
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        Self {
+            process,
+            port: line.trim().parse().unwrap(),
+            log,
+        }
     }
 
     /// What the model was asked in each turn's last request that offers tools, as JSON text.
     fn asked(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.log).unwrap();
-        let requests = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        requests.filter(|request| request["door"] == "model" && request["body"]["tools"][0].is_object()).map(|request| request["body"].to_string()).collect()
+        let requests = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        requests
+            .filter(|request| request["door"] == "model" && request["body"]["tools"][0].is_object())
+            .map(|request| request["body"].to_string())
+            .collect()
     }
 }
 
@@ -61,14 +81,21 @@ fn prepared(place: Place, port: u16) -> Place {
         ("ENABLE_TOOL_SEARCH", "false"),
         ("CLAUDE_CODE_MAX_RETRIES", "1"),
     ];
-    let place = fixed.into_iter().fold(place, |place, (name, value)| place.with(name, value));
-    place.with("CLAUDE_CONFIG_DIR", &config).with("ANTHROPIC_BASE_URL", &format!("http://127.0.0.1:{port}"))
+    let place = fixed
+        .into_iter()
+        .fold(place, |place, (name, value)| place.with(name, value));
+    place
+        .with("CLAUDE_CONFIG_DIR", &config)
+        .with("ANTHROPIC_BASE_URL", &format!("http://127.0.0.1:{port}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claude_code_drafts_a_reply_through_musters_own_door() {
     let Some(program) = std::env::var_os("MUSTER_TEST_CLAUDE").map(PathBuf::from) else {
-        assert!(std::env::var_os("CI").is_none(), "MUSTER_TEST_CLAUDE is not set: ./test installs Claude Code and sets it");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "MUSTER_TEST_CLAUDE is not set: ./test installs Claude Code and sets it"
+        );
         eprintln!("SKIPPED: MUSTER_TEST_CLAUDE is not set (./test sets it)");
         return;
     };
@@ -90,22 +117,41 @@ async fn claude_code_drafts_a_reply_through_musters_own_door() {
     http.settled(&token, &message("first"), "delivered").await;
     let page = ada.get("/attention?tab=drafts").await.text;
     assert_eq!(offered(&page), [1]);
-    assert!(page.contains("Noon works for me.") && page.contains("body of first"), "{page}");
+    assert!(
+        page.contains("Noon works for me.") && page.contains("body of first"),
+        "{page}"
+    );
     ada.approve(1).await;
     let claimed = http.claim(&token, 5).await;
-    assert_eq!((claimed.status, claimed.json()["body"].as_str()), (200, Some("Noon works for me.")));
+    assert_eq!(
+        (claimed.status, claimed.json()["body"].as_str()),
+        (200, Some("Noon works for me."))
+    );
 
     http.message(&token, &message("second")).await;
     http.settled(&token, &message("second"), "delivered").await;
     let page = ada.get("/attention?tab=drafts").await.text;
     assert_eq!(offered(&page), [2], "{:#?}", model.asked());
-    assert!(page.contains("Ask a colleague about it.") && !page.contains("10.0.0.1"), "{page}");
+    assert!(
+        page.contains("Ask a colleague about it.") && !page.contains("10.0.0.1"),
+        "{page}"
+    );
     let asked = model.asked();
     assert_eq!(asked.len(), 5, "{asked:#?}");
-    assert!(asked[3].contains("screened"), "the model was not told why: {}", asked[3]);
-    assert!(asked[2].contains("body of first") && asked[2].contains("I drafted a reply."), "the conversation was not resumed");
+    assert!(
+        asked[3].contains("screened"),
+        "the model was not told why: {}",
+        asked[3]
+    );
+    assert!(
+        asked[2].contains("body of first") && asked[2].contains("I drafted a reply."),
+        "the conversation was not resumed"
+    );
     let conversation = ada.get("/chief/conversations/1").await.text;
-    assert!(conversation.contains("I drafted a reply.") && conversation.contains("Done."), "{conversation}");
+    assert!(
+        conversation.contains("I drafted a reply.") && conversation.contains("Done."),
+        "{conversation}"
+    );
     let (said, _) = server.stop();
     assert!(said.code() == 0 && !said.err.contains("WARN"), "{said:?}");
 }

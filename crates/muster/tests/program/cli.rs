@@ -9,9 +9,14 @@ use crate::support::{PASSWORD, Place, Said, engines, message};
 
 /// The commands that `--help` of a command lists, without `help` itself.
 fn subcommands(help: &str) -> Vec<String> {
-    let listed = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest.split("\n\n").next().unwrap());
+    let listed = help
+        .split_once("\nCommands:\n")
+        .map_or("", |(_, rest)| rest.split("\n\n").next().unwrap());
     // A description that needs a second line is indented further.
-    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    let names = listed
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
@@ -31,7 +36,20 @@ fn every_command_has_help_with_an_example() {
     let place = Place::new();
     let all = commands(&place, &[]);
     let of = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    for known in ["serve", "demo", "owner add", "token revoke", "connector add", "chief set", "plugins retry", "audit list", "config show", "doctor", "completions", "man"] {
+    for known in [
+        "serve",
+        "demo",
+        "owner add",
+        "token revoke",
+        "connector add",
+        "chief set",
+        "plugins retry",
+        "audit list",
+        "config show",
+        "doctor",
+        "completions",
+        "man",
+    ] {
         assert!(all.contains(&of(known)), "{known} is not in {all:?}");
     }
     for words in all {
@@ -40,8 +58,15 @@ fn every_command_has_help_with_an_example() {
             arguments.push(flag);
             let said = place.run(&arguments);
             assert_eq!((said.code(), said.err.as_str()), (0, ""), "{words:?}");
-            let example = said.out.split_once("Example: ").unwrap_or_else(|| panic!("muster {} has no example:\n{}", words.join(" "), said.out)).1;
-            assert!(example.contains(&format!("muster {}", words.join(" "))), "{words:?}: {example}");
+            let example = said
+                .out
+                .split_once("Example: ")
+                .unwrap_or_else(|| panic!("muster {} has no example:\n{}", words.join(" "), said.out))
+                .1;
+            assert!(
+                example.contains(&format!("muster {}", words.join(" "))),
+                "{words:?}: {example}"
+            );
             arguments.pop();
         }
     }
@@ -59,7 +84,11 @@ fn completions_exist_for_each_shell_and_name_the_commands() {
     }
     let script = place.path("muster.bash");
     std::fs::write(&script, place.ok(&["completions", "bash"])).unwrap();
-    let checked = std::process::Command::new("bash").arg("-n").arg(&script).output().unwrap();
+    let checked = std::process::Command::new("bash")
+        .arg("-n")
+        .arg(&script)
+        .output()
+        .unwrap();
     assert!(checked.status.success(), "{checked:?}");
     assert_eq!(place.run(&["completions", "csh"]).code(), 2);
 }
@@ -69,27 +98,60 @@ fn the_manual_page_renders_and_holds_every_command() {
     let place = Place::new();
     let page = place.ok(&["man"]);
     assert!(page.contains(".TH muster 1"));
-    for words in commands(&place, &[]).into_iter().filter(|words| !words.is_empty()) {
-        assert!(page.contains(&format!("muster {}", words.join(" ")).replace('-', r"\-")), "{words:?} is not on the page");
+    for words in commands(&place, &[])
+        .into_iter()
+        .filter(|words| !words.is_empty())
+    {
+        assert!(
+            page.contains(&format!("muster {}", words.join(" ")).replace('-', r"\-")),
+            "{words:?} is not on the page"
+        );
     }
     let file = place.path("muster.1");
     std::fs::write(&file, &page).unwrap();
-    let Ok(drawn) = std::process::Command::new("groff").args(["-man", "-Tutf8", "-ww"]).arg(&file).output() else {
-        assert!(std::env::var_os("CI").is_none(), "groff is not installed, and in CI this may not be left out");
+    let Ok(drawn) = std::process::Command::new("groff")
+        .args(["-man", "-Tutf8", "-ww"])
+        .arg(&file)
+        .output()
+    else {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "groff is not installed, and in CI this may not be left out"
+        );
         eprintln!("SKIPPED: groff is not installed, so the page was not drawn");
         return;
     };
-    assert!(drawn.status.success() && drawn.stderr.is_empty(), "{}", String::from_utf8_lossy(&drawn.stderr));
+    assert!(
+        drawn.status.success() && drawn.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&drawn.stderr)
+    );
     let drawn = String::from_utf8(drawn.stdout).unwrap();
-    assert!(drawn.contains("--password-stdin") && drawn.contains("printf '%s\\n' \"$PASSWORD\" | muster owner add"), "{drawn}");
+    assert!(
+        drawn.contains("--password-stdin")
+            && drawn.contains("printf '%s\\n' \"$PASSWORD\" | muster owner add"),
+        "{drawn}"
+    );
 }
 
 /// A reader that leaves early, as `head -1` does.
 #[test]
 fn a_reader_that_leaves_early_is_no_crash() {
     let place = Place::new();
-    for arguments in [&["completions", "zsh"][..], &["man"], &["config", "docs"], &["config", "show"], &["owner", "list"], &["--help"]] {
-        let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    for arguments in [
+        &["completions", "zsh"][..],
+        &["man"],
+        &["config", "docs"],
+        &["config", "show"],
+        &["owner", "list"],
+        &["--help"],
+    ] {
+        let mut child = place
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         drop(child.stdout.take());
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -105,7 +167,11 @@ fn usage(said: &Said, words: &str) {
 
 fn refused(said: &Said, words: &str) {
     assert_eq!((said.code(), said.out.as_str()), (1, ""), "{said:?}");
-    assert!(said.err.starts_with("muster: ") && said.err.contains(words), "{words:?} is not in {:?}", said.err);
+    assert!(
+        said.err.starts_with("muster: ") && said.err.contains(words),
+        "{words:?} is not in {:?}",
+        said.err
+    );
 }
 
 #[test]
@@ -120,16 +186,46 @@ fn wrong_usage_is_exit_code_2_and_says_what_is_right() {
     usage(&place.run(&["audit", "list", "--limit", "0"]), "1..=100000");
     usage(&place.run(&["plugins", "retry", "abc"]), "whole number");
     usage(&place.run(&["owner", "add", "ada"]), "--password-stdin");
-    usage(&place.run_with(&["owner", "add", "Ada!", "--password-stdin"], "correct horse\n"), "name");
+    usage(
+        &place.run_with(&["owner", "add", "Ada!", "--password-stdin"], "correct horse\n"),
+        "name",
+    );
     place.add_owner("ada");
-    usage(&place.run(&["token", "create", "--kind", "mirror-host"]), "--host");
-    usage(&place.run(&["connector", "add", "UPPER", "--label", "x", "--data-scope", "y"]), "a-z");
-    usage(&place.run(&["connector", "add", "mail", "--label", "a\u{202e}b", "--data-scope", "y"]), "label");
-    usage(&place.run(&["connector", "add", "mail", "--label", "", "--data-scope", "y"]), "label");
+    usage(
+        &place.run(&["token", "create", "--kind", "mirror-host"]),
+        "--host",
+    );
+    usage(
+        &place.run(&["connector", "add", "UPPER", "--label", "x", "--data-scope", "y"]),
+        "a-z",
+    );
+    usage(
+        &place.run(&[
+            "connector",
+            "add",
+            "mail",
+            "--label",
+            "a\u{202e}b",
+            "--data-scope",
+            "y",
+        ]),
+        "label",
+    );
+    usage(
+        &place.run(&["connector", "add", "mail", "--label", "", "--data-scope", "y"]),
+        "label",
+    );
     usage(&place.run(&["chief", "set", "--runtime", "command"]), "--command");
-    usage(&place.run(&["chief", "set", "--runtime", "command", "--command", "'open"]), "split");
+    usage(
+        &place.run(&["chief", "set", "--runtime", "command", "--command", "'open"]),
+        "split",
+    );
     usage(&place.run(&["audit", "list", "--since", "yesterday"]), "RFC 3339");
-    assert_eq!(place.json(&["connector", "list"]), json!([]), "something was stored");
+    assert_eq!(
+        place.json(&["connector", "list"]),
+        json!([]),
+        "something was stored"
+    );
     assert_eq!(place.json(&["token", "list"]), json!([]), "something was stored");
 }
 
@@ -137,15 +233,33 @@ fn wrong_usage_is_exit_code_2_and_says_what_is_right() {
 fn a_refusal_is_exit_code_1_and_one_sentence() {
     let place = Place::new();
     refused(&place.run(&["connector", "list"]), "there is no owner yet");
-    refused(&place.run_with(&["owner", "add", "ada", "--password-stdin"], "short\n"), "password");
-    refused(&place.run_with(&["owner", "add", "ada", "--password-stdin"], ""), "password");
+    refused(
+        &place.run_with(&["owner", "add", "ada", "--password-stdin"], "short\n"),
+        "password",
+    );
+    refused(
+        &place.run_with(&["owner", "add", "ada", "--password-stdin"], ""),
+        "password",
+    );
     assert_eq!(place.json(&["owner", "list"]), json!([]), "something was stored");
     place.add_owner("ada");
-    refused(&place.run_with(&["owner", "add", "ada", "--password-stdin"], &format!("{PASSWORD}\n")), "name");
+    refused(
+        &place.run_with(
+            &["owner", "add", "ada", "--password-stdin"],
+            &format!("{PASSWORD}\n"),
+        ),
+        "name",
+    );
     refused(&place.run(&["owner", "disable", "eve"]), "no owner of this name");
-    refused(&place.run(&["connector", "list", "--owner", "eve"]), "no owner of this name");
+    refused(
+        &place.run(&["connector", "list", "--owner", "eve"]),
+        "no owner of this name",
+    );
     place.add_connector("ada", "mail");
-    refused(&place.run(&["connector", "add", "mail", "--label", "x", "--data-scope", "y"]), "already have a live connector");
+    refused(
+        &place.run(&["connector", "add", "mail", "--label", "x", "--data-scope", "y"]),
+        "already have a live connector",
+    );
     place.ok(&["connector", "revoke", "mail"]);
     refused(&place.run(&["connector", "revoke", "mail"]), "no such connector");
     refused(&place.run(&["connector", "revoke", "1"]), "no such connector");
@@ -166,35 +280,82 @@ fn several_owners_have_to_be_named() {
     // One owner need not be named.
     place.ok(&["token", "create", "--kind", "personal"]);
     place.add_owner("bob");
-    for arguments in [&["token", "create", "--kind", "personal"][..], &["token", "list"], &["connector", "list"], &["chief", "show"], &["audit", "list"]] {
+    for arguments in [
+        &["token", "create", "--kind", "personal"][..],
+        &["token", "list"],
+        &["connector", "list"],
+        &["chief", "show"],
+        &["audit", "list"],
+    ] {
         usage(&place.run(arguments), "--owner");
     }
-    let of = |owner: &str| place.json(&["token", "list", "--owner", owner]).as_array().unwrap().len();
+    let of = |owner: &str| {
+        place
+            .json(&["token", "list", "--owner", owner])
+            .as_array()
+            .unwrap()
+            .len()
+    };
     assert_eq!((of("ada"), of("bob")), (1, 0));
     // One owner's connector is not there for another.
     place.add_connector("ada", "mail");
-    refused(&place.run(&["connector", "revoke", "mail", "--owner", "bob"]), "no such connector");
-    refused(&place.run(&["token", "revoke", "1", "--owner", "bob"]), "no such live token");
+    refused(
+        &place.run(&["connector", "revoke", "mail", "--owner", "bob"]),
+        "no such connector",
+    );
+    refused(
+        &place.run(&["token", "revoke", "1", "--owner", "bob"]),
+        "no such live token",
+    );
 }
 
 #[test]
 fn results_stand_alone_on_standard_output() {
     let place = Place::new();
-    let said = place.run_with(&["owner", "add", "ada", "--password-stdin"], &format!("{PASSWORD}\nsecond line\n"));
+    let said = place.run_with(
+        &["owner", "add", "ada", "--password-stdin"],
+        &format!("{PASSWORD}\nsecond line\n"),
+    );
     assert_eq!(said.all(), (0, "1\n", ""));
     let alone = |arguments: &[&str], prefix: &str| {
         let said = place.run(arguments);
         assert_eq!(said.err, "");
         let token = said.ok();
         let hex = token.strip_prefix(prefix).unwrap().strip_suffix('\n').unwrap();
-        assert!(hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()), "{token:?}");
+        assert!(
+            hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()),
+            "{token:?}"
+        );
     };
-    alone(&["connector", "add", "mail", "--label", "Inbox", "--data-scope", "notes"], "mpl_");
-    alone(&["token", "create", "--kind", "personal", "--label", "laptop"], "mst_");
+    alone(
+        &[
+            "connector",
+            "add",
+            "mail",
+            "--label",
+            "Inbox",
+            "--data-scope",
+            "notes",
+        ],
+        "mpl_",
+    );
+    alone(
+        &["token", "create", "--kind", "personal", "--label", "laptop"],
+        "mst_",
+    );
     alone(&["token", "create", "--kind", "agent"], "mag_");
-    alone(&["token", "create", "--kind", "mirror-host", "--host", "desk"], "mmh_");
+    alone(
+        &["token", "create", "--kind", "mirror-host", "--host", "desk"],
+        "mmh_",
+    );
     // What only does something prints nothing.
-    for arguments in [&["chief", "set", "--runtime", "command", "--command", "cat"][..], &["token", "revoke", "1"], &["connector", "revoke", "mail"], &["owner", "disable", "ada"], &["owner", "enable", "ada"]] {
+    for arguments in [
+        &["chief", "set", "--runtime", "command", "--command", "cat"][..],
+        &["token", "revoke", "1"],
+        &["connector", "revoke", "mail"],
+        &["owner", "disable", "ada"],
+        &["owner", "enable", "ada"],
+    ] {
         let said = place.run(arguments);
         assert_eq!(said.all(), (0, "", ""), "{arguments:?}");
     }
@@ -206,29 +367,92 @@ fn results_stand_alone_on_standard_output() {
 #[test]
 fn json_is_one_document_whatever_happens() {
     let place = Place::new();
-    let added = place.run_with(&["owner", "add", "ada", "--password-stdin", "--json"], &format!("{PASSWORD}\n")).ok();
-    assert_eq!(serde_json::from_str::<Value>(&added).unwrap(), json!({"id": "1", "name": "ada", "disabled": false}));
-    let connector = place.json(&["connector", "add", "mail", "--label", "Inbox", "--data-scope", "notes"]);
-    assert!(connector["token"].as_str().unwrap().starts_with("mpl_") && connector["id"] == "1", "{connector}");
+    let added = place
+        .run_with(
+            &["owner", "add", "ada", "--password-stdin", "--json"],
+            &format!("{PASSWORD}\n"),
+        )
+        .ok();
+    assert_eq!(
+        serde_json::from_str::<Value>(&added).unwrap(),
+        json!({"id": "1", "name": "ada", "disabled": false})
+    );
+    let connector = place.json(&[
+        "connector",
+        "add",
+        "mail",
+        "--label",
+        "Inbox",
+        "--data-scope",
+        "notes",
+    ]);
+    assert!(
+        connector["token"].as_str().unwrap().starts_with("mpl_") && connector["id"] == "1",
+        "{connector}"
+    );
     let token = place.json(&["token", "create", "--kind", "personal", "--label", "laptop"]);
-    assert!(token["token"].as_str().unwrap().starts_with("mst_") && token["id"] == "1", "{token}");
+    assert!(
+        token["token"].as_str().unwrap().starts_with("mst_") && token["id"] == "1",
+        "{token}"
+    );
     let chief = place.json(&["chief", "set", "--runtime", "command", "--command", "cat -u"]);
-    assert_eq!((&chief["runtime"], &chief["command"]), (&json!("command"), &json!("cat -u")));
+    assert_eq!(
+        (&chief["runtime"], &chief["command"]),
+        (&json!("command"), &json!("cat -u"))
+    );
     assert_eq!(place.json(&["chief", "show"]), chief);
 
     assert_eq!(place.json(&["owner", "list"])[0]["name"], "ada");
     let line = &place.json(&["connector", "list"])[0];
-    assert_eq!((&line["name"], &line["label"], &line["data_scope"], &line["waiting"], &line["revoked_at"]), (&json!("mail"), &json!("Inbox"), &json!("notes"), &json!(0), &Value::Null));
+    assert_eq!(
+        (
+            &line["name"],
+            &line["label"],
+            &line["data_scope"],
+            &line["waiting"],
+            &line["revoked_at"]
+        ),
+        (
+            &json!("mail"),
+            &json!("Inbox"),
+            &json!("notes"),
+            &json!(0),
+            &Value::Null
+        )
+    );
     assert_eq!(place.json(&["token", "list"])[0]["label"], "laptop");
     let audit = place.json(&["audit", "list"]);
     let row = &audit[0];
-    assert_eq!((&row["event"], &row["actor"], &row["data"]), (&json!("owner.added"), &json!("administrator"), &json!({})));
-    assert_eq!(place.json(&["audit", "list", "--limit", "1"])[0]["event"], "chief.set", "the newest one");
-    assert!(place.json(&["config", "show"]).as_array().unwrap().iter().any(|v| v["name"] == "MUSTER_PLUGINS" && v["from"] == "environment"));
+    assert_eq!(
+        (&row["event"], &row["actor"], &row["data"]),
+        (&json!("owner.added"), &json!("administrator"), &json!({}))
+    );
+    assert_eq!(
+        place.json(&["audit", "list", "--limit", "1"])[0]["event"],
+        "chief.set",
+        "the newest one"
+    );
+    assert!(
+        place
+            .json(&["config", "show"])
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|v| v["name"] == "MUSTER_PLUGINS" && v["from"] == "environment")
+    );
     assert_eq!(place.json(&["doctor"])["ok"], true);
-    assert_eq!(place.json(&["token", "revoke", "1"]), json!({"id": "1", "revoked": true}));
-    assert_eq!(place.json(&["connector", "revoke", "mail"]), json!({"id": "1", "revoked": true}));
-    assert_eq!(place.json(&["owner", "disable", "ada"]), json!({"name": "ada", "disabled": true}));
+    assert_eq!(
+        place.json(&["token", "revoke", "1"]),
+        json!({"id": "1", "revoked": true})
+    );
+    assert_eq!(
+        place.json(&["connector", "revoke", "mail"]),
+        json!({"id": "1", "revoked": true})
+    );
+    assert_eq!(
+        place.json(&["owner", "disable", "ada"]),
+        json!({"name": "ada", "disabled": true})
+    );
     assert_eq!(place.json(&["chief", "remove"]), json!({"chief": null}));
 
     for (arguments, code) in [
@@ -242,7 +466,11 @@ fn json_is_one_document_whatever_happens() {
         let document: Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(document["error"]["code"], code);
         let message = document["error"]["message"].as_str().unwrap();
-        assert_eq!(said.err, format!("muster: {message}\n"), "the sentence stands on both streams");
+        assert_eq!(
+            said.err,
+            format!("muster: {message}\n"),
+            "the sentence stands on both streams"
+        );
     }
 }
 
@@ -250,7 +478,12 @@ fn json_is_one_document_whatever_happens() {
 fn flags_may_stand_before_and_after_the_words() {
     let place = Place::new().with("MUSTER_DATA_DIR", "");
     let dir = place.data().display().to_string();
-    place.run_with(&["--data-dir", &dir, "owner", "add", "ada", "--password-stdin"], &format!("{PASSWORD}\n")).ok();
+    place
+        .run_with(
+            &["--data-dir", &dir, "owner", "add", "ada", "--password-stdin"],
+            &format!("{PASSWORD}\n"),
+        )
+        .ok();
     let first = place.ok(&["--json", "--data-dir", &dir, "owner", "list"]);
     assert_eq!(first, place.ok(&["owner", "--data-dir", &dir, "list", "--json"]));
     assert_eq!(first, place.ok(&["owner", "list", "--json", "--data-dir", &dir]));
@@ -261,9 +494,19 @@ fn flags_may_stand_before_and_after_the_words() {
 fn outside_text_is_spelled_out_on_a_terminal() {
     let place = Place::new();
     place.add_owner("ada");
-    place.ok(&["chief", "set", "--runtime", "command", "--command", "cat '\u{1b}[2J\u{202e}'"]);
+    place.ok(&[
+        "chief",
+        "set",
+        "--runtime",
+        "command",
+        "--command",
+        "cat '\u{1b}[2J\u{202e}'",
+    ]);
     let shown = place.ok(&["chief", "show"]);
-    assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}') && shown.contains("\\u{1b}"), "{shown:?}");
+    assert!(
+        !shown.contains('\u{1b}') && !shown.contains('\u{202e}') && shown.contains("\\u{1b}"),
+        "{shown:?}"
+    );
     let said = place.run(&["owner", "disable", "x\u{1b}[31m"]);
     assert!(said.code() == 1 && !said.err.contains('\u{1b}'), "{said:?}");
     let said = place.run(&["connector", "list", "--owner", "x\u{1b}]0;t\u{7}"]);
@@ -281,7 +524,11 @@ async fn commands_beside_a_running_server_count_at_once() {
         let server = place.serve();
         let http = server.http();
         let status = async |token: &str| http.claim(token, 0).await.status;
-        let hook = async || http.post("/api/plugins/messages/99/retry", &script, &json!({})).await.status;
+        let hook = async || {
+            http.post("/api/plugins/messages/99/retry", &script, &json!({}))
+                .await
+                .status
+        };
         for token in &tokens {
             assert_eq!(status(token).await, 204);
         }
@@ -294,9 +541,22 @@ async fn commands_beside_a_running_server_count_at_once() {
         let ada = server.sign_in("ada").await;
         assert_eq!(ada.get("/plugins").await.status, 200);
         place.ok(&["owner", "disable", "ada"]);
-        assert_eq!((status(&tokens[1]).await, hook().await, ada.get("/plugins").await.status), (401, 401, 303));
+        assert_eq!(
+            (
+                status(&tokens[1]).await,
+                hook().await,
+                ada.get("/plugins").await.status
+            ),
+            (401, 401, 303)
+        );
         let mut locked_out = crate::support::Browser::new(&server.url());
-        assert_eq!(locked_out.submit("/sign-in", &[("name", "ada"), ("password", PASSWORD)]).await.status, 401);
+        assert_eq!(
+            locked_out
+                .submit("/sign-in", &[("name", "ada"), ("password", PASSWORD)])
+                .await
+                .status,
+            401
+        );
         place.ok(&["owner", "enable", "ada"]);
         assert_eq!((status(&tokens[1]).await, hook().await), (204, 404));
         place.ok(&["token", "revoke", "1"]);
@@ -319,7 +579,10 @@ async fn commands_beside_a_running_server_count_at_once() {
         });
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         place.ok(&["connector", "revoke", "news"]);
-        let answer = tokio::time::timeout(std::time::Duration::from_secs(5), waiting).await.expect("the claim of a revoked connector still waits").unwrap();
+        let answer = tokio::time::timeout(std::time::Duration::from_secs(5), waiting)
+            .await
+            .expect("the claim of a revoked connector still waits")
+            .unwrap();
         assert_eq!(answer.status, 401, "{answer:?}");
         drop(server);
         place.end().await;
@@ -337,11 +600,17 @@ async fn the_retry_command_asks_a_running_server() {
     let server = place.serve();
     let http = server.http();
     http.message(&token, &message("m")).await;
-    let id = http.settled(&token, &message("m"), "unconfirmed").await.to_string();
+    let id = http
+        .settled(&token, &message("m"), "unconfirmed")
+        .await
+        .to_string();
 
     refused(&place.run(&["plugins", "retry", &id]), "MUSTER_TOKEN");
     let place = place.with("MUSTER_TOKEN", &personal);
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let place = place.with("MUSTER_URL", &format!("http://{nobody}"));
     refused(&place.run(&["plugins", "retry", &id]), "nothing was changed");
 
@@ -352,15 +621,31 @@ async fn the_retry_command_asks_a_running_server() {
     assert_eq!(place.ok(&["plugins", "retry", &id]), "queued\n");
     http.settled(&token, &message("m"), "delivered").await;
     let turns = place.record("turns");
-    assert_eq!((turns.len(), &turns[1]["retry"], &turns[1]["attempt"]), (2, &json!(1), &json!(2)));
+    assert_eq!(
+        (turns.len(), &turns[1]["retry"], &turns[1]["attempt"]),
+        (2, &json!(1), &json!(2))
+    );
     let said = place.run(&["plugins", "retry", &id, "--json"]);
-    assert_eq!((said.code(), serde_json::from_str::<Value>(&said.out).unwrap()["error"]["code"].as_str()), (1, Some("conflict")));
+    assert_eq!(
+        (
+            said.code(),
+            serde_json::from_str::<Value>(&said.out).unwrap()["error"]["code"].as_str()
+        ),
+        (1, Some("conflict"))
+    );
     refused(&place.run(&["plugins", "retry", &id]), "delivered");
 
     for wrong in [token.as_str(), "mst_0", "not a token"] {
-        let place_wrong = place.command(&["plugins", "retry", &id]).env("MUSTER_TOKEN", wrong).output().unwrap();
+        let place_wrong = place
+            .command(&["plugins", "retry", &id])
+            .env("MUSTER_TOKEN", wrong)
+            .output()
+            .unwrap();
         let said = String::from_utf8(place_wrong.stderr).unwrap();
-        assert!(place_wrong.status.code() == Some(1) && said.contains("personal token") && !said.contains(wrong), "{said}");
+        assert!(
+            place_wrong.status.code() == Some(1) && said.contains("personal token") && !said.contains(wrong),
+            "{said}"
+        );
     }
     place.ok(&["token", "revoke", "1"]);
     refused(&place.run(&["plugins", "retry", &id]), "personal token");
@@ -372,7 +657,11 @@ async fn the_retry_command_gives_up_on_a_server_that_says_nothing_or_nonsense() 
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let place = place.with("MUSTER_URL", &format!("http://{}", mute.local_addr().unwrap()));
     std::thread::spawn(move || {
-        for answer in [&b"HTTP/1.1 500 \x1b[31mred\r\ncontent-length: 4\r\n\r\n\x1b[2J"[..], b"HTTP/1.1 409 Conflict\r\ncontent-length: 24\r\n\r\n{\"error\":\"no \\u001b[2J\"}", b"garbage"] {
+        for answer in [
+            &b"HTTP/1.1 500 \x1b[31mred\r\ncontent-length: 4\r\n\r\n\x1b[2J"[..],
+            b"HTTP/1.1 409 Conflict\r\ncontent-length: 24\r\n\r\n{\"error\":\"no \\u001b[2J\"}",
+            b"garbage",
+        ] {
             let (mut link, _) = mute.accept().unwrap();
             std::io::Write::write_all(&mut link, answer).unwrap();
             let _ = link.read(&mut [0; 4096]);
@@ -380,6 +669,9 @@ async fn the_retry_command_gives_up_on_a_server_that_says_nothing_or_nonsense() 
     });
     for _ in 0..3 {
         let said = place.run(&["plugins", "retry", "1"]);
-        assert!(said.code() == 1 && !said.err.contains('\u{1b}') && said.err.starts_with("muster: "), "{said:?}");
+        assert!(
+            said.code() == 1 && !said.err.contains('\u{1b}') && said.err.starts_with("muster: "),
+            "{said:?}"
+        );
     }
 }

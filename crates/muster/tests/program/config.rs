@@ -37,17 +37,37 @@ fn a_bad_value_stops_the_start_and_names_the_setting() {
     ];
     for (name, value) in bad {
         let place = Place::new().with(name, value);
-        let said = place.refused(&["--listen", "127.0.0.1:0"].map(|word| if name == "MUSTER_LISTEN" { "" } else { word }).into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>());
-        assert_eq!((said.code(), said.out.as_str()), (1, ""), "{name}={value}: {said:?}");
-        assert!(said.err.contains(name) && said.err.contains("Nothing was started"), "{name}={value}: {}", said.err);
-        assert!(!place.data().exists(), "{name}={value}: something was made before the setting was checked");
+        let said = place.refused(
+            &["--listen", "127.0.0.1:0"]
+                .map(|word| if name == "MUSTER_LISTEN" { "" } else { word })
+                .into_iter()
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>(),
+        );
+        assert_eq!(
+            (said.code(), said.out.as_str()),
+            (1, ""),
+            "{name}={value}: {said:?}"
+        );
+        assert!(
+            said.err.contains(name) && said.err.contains("Nothing was started"),
+            "{name}={value}: {}",
+            said.err
+        );
+        assert!(
+            !place.data().exists(),
+            "{name}={value}: something was made before the setting was checked"
+        );
         // A file says the same.
         let place = Place::new();
         std::fs::create_dir(place.data()).unwrap();
         let key = name.strip_prefix("MUSTER_").unwrap().to_lowercase();
         std::fs::write(place.data().join("muster.toml"), format!("{key} = {value:?}\n")).unwrap();
         let said = place.with(name, "").refused(&[]);
-        assert!(said.code() == 1 && said.err.contains(name), "{name}={value} in muster.toml: {said:?}");
+        assert!(
+            said.code() == 1 && said.err.contains(name),
+            "{name}={value} in muster.toml: {said:?}"
+        );
     }
 }
 
@@ -66,7 +86,10 @@ fn a_file_that_cannot_be_understood_stops_the_start() {
         std::fs::create_dir(place.data()).unwrap();
         std::fs::write(place.data().join("muster.toml"), text).unwrap();
         let said = place.refused(&[]);
-        assert!(said.code() == 1 && said.err.contains(words) && !said.err.contains('\u{1b}'), "{text:?}: {said:?}");
+        assert!(
+            said.code() == 1 && said.err.contains(words) && !said.err.contains('\u{1b}'),
+            "{text:?}: {said:?}"
+        );
         assert!(!place.data().join("muster.db").exists());
     }
     let place = Place::new();
@@ -79,23 +102,51 @@ fn a_file_that_cannot_be_understood_stops_the_start() {
 fn flags_beat_the_environment_and_the_environment_beats_the_file() {
     let place = Place::new().with("MUSTER_PLUGINS", "");
     std::fs::create_dir(place.data()).unwrap();
-    std::fs::write(place.data().join("muster.toml"), "plugins = true\nstepup_window = \"1h\"\nlog = \"warn\"\nhook_token = \"a-shared-hook-token\"\n").unwrap();
+    std::fs::write(
+        place.data().join("muster.toml"),
+        "plugins = true\nstepup_window = \"1h\"\nlog = \"warn\"\nhook_token = \"a-shared-hook-token\"\n",
+    )
+    .unwrap();
     let of = |place: &Place, flags: &[&str], name: &str| {
         let all = place.json(&[&["config", "show"], flags].concat());
-        all.as_array().unwrap().iter().find(|v| v["name"] == name).map(|v| (v["value"].clone(), v["from"].clone())).unwrap()
+        all.as_array()
+            .unwrap()
+            .iter()
+            .find(|v| v["name"] == name)
+            .map(|v| (v["value"].clone(), v["from"].clone()))
+            .unwrap()
     };
-    assert_eq!(of(&place, &[], "MUSTER_PLUGINS"), (json!("1"), json!("muster.toml")));
-    assert_eq!(of(&place, &[], "MUSTER_STEPUP_WINDOW"), (json!("1h"), json!("muster.toml")));
-    assert_eq!(of(&place, &[], "MUSTER_LOG_FORMAT"), (Value::Null, json!("default")));
-    let place = place.with("MUSTER_STEPUP_WINDOW", "2h").with("MUSTER_DATABASE_URL", "sqlite:///nowhere/x.db");
-    assert_eq!(of(&place, &[], "MUSTER_STEPUP_WINDOW"), (json!("2h"), json!("environment")));
+    assert_eq!(
+        of(&place, &[], "MUSTER_PLUGINS"),
+        (json!("1"), json!("muster.toml"))
+    );
+    assert_eq!(
+        of(&place, &[], "MUSTER_STEPUP_WINDOW"),
+        (json!("1h"), json!("muster.toml"))
+    );
+    assert_eq!(
+        of(&place, &[], "MUSTER_LOG_FORMAT"),
+        (Value::Null, json!("default"))
+    );
+    let place = place
+        .with("MUSTER_STEPUP_WINDOW", "2h")
+        .with("MUSTER_DATABASE_URL", "sqlite:///nowhere/x.db");
+    assert_eq!(
+        of(&place, &[], "MUSTER_STEPUP_WINDOW"),
+        (json!("2h"), json!("environment"))
+    );
     let own = format!("sqlite://{}", place.path("own.db").display());
-    assert_eq!(of(&place, &["--database-url", &own], "MUSTER_DATABASE_URL"), (json!("(set)"), json!("flag")));
+    assert_eq!(
+        of(&place, &["--database-url", &own], "MUSTER_DATABASE_URL"),
+        (json!("(set)"), json!("flag"))
+    );
     place.ok(&["owner", "list", "--database-url", &own]);
     assert!(place.path("own.db").exists() && !Path::new("/nowhere").exists());
 
     // The switch of the file is what the server does, and a flag of `serve` beats the environment.
-    let place = place.with("MUSTER_DATABASE_URL", &own).with("MUSTER_LISTEN", "192.0.2.1:1");
+    let place = place
+        .with("MUSTER_DATABASE_URL", &own)
+        .with("MUSTER_LISTEN", "192.0.2.1:1");
     let server = place.serve();
     let body = std::process::Command::new("true").status().map(|_| ()).is_ok();
     assert!(body && server.url().starts_with("http://127.0.0.1:"));
@@ -112,11 +163,24 @@ fn what_is_on_standard_error_at_the_start_names_the_features() {
     let place = Place::new();
     place.add_owner("ada");
     let on = line(&place.serve());
-    assert!(on.contains("plugins=\"on\"") && on.contains("hook_token=\"unset") && on.contains("passkeys=\"on\"") && on.contains("database=Sqlite"), "{on}");
-    let place = place.with("MUSTER_PLUGINS", "0").with("MUSTER_HOOK_TOKEN", "0123456789abcdef").with("MUSTER_LOG_FORMAT", "json");
+    assert!(
+        on.contains("plugins=\"on\"")
+            && on.contains("hook_token=\"unset")
+            && on.contains("passkeys=\"on\"")
+            && on.contains("database=Sqlite"),
+        "{on}"
+    );
+    let place = place
+        .with("MUSTER_PLUGINS", "0")
+        .with("MUSTER_HOOK_TOKEN", "0123456789abcdef")
+        .with("MUSTER_LOG_FORMAT", "json");
     let off = line(&place.serve());
     let banner: Value = serde_json::from_str(off.lines().next().unwrap()).unwrap();
-    assert_eq!((&banner["fields"]["plugins"], &banner["fields"]["hook_token"]), (&json!("off"), &json!("set")), "{off}");
+    assert_eq!(
+        (&banner["fields"]["plugins"], &banner["fields"]["hook_token"]),
+        (&json!("off"), &json!("set")),
+        "{off}"
+    );
     assert!(!off.contains("0123456789abcdef"));
     let place = place.with("MUSTER_PLUGIN", "1");
     place.serve().err.says("MUSTER_PLUGIN");
@@ -127,12 +191,20 @@ fn an_address_that_others_can_reach_needs_tls_or_a_word() {
     let place = Place::new();
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.7:0"] {
         let said = place.refused(&["--listen", listen]);
-        assert!(said.code() == 1 && said.err.contains("MUSTER_LISTEN") && said.err.contains("MUSTER_INSECURE"), "{said:?}");
+        assert!(
+            said.code() == 1 && said.err.contains("MUSTER_LISTEN") && said.err.contains("MUSTER_INSECURE"),
+            "{said:?}"
+        );
         let said = place.refused(&["--listen", listen, "--public-url", "http://muster.example"]);
-        assert!(said.code() == 1 && said.err.contains("MUSTER_PUBLIC_URL=https"), "{said:?}");
+        assert!(
+            said.code() == 1 && said.err.contains("MUSTER_PUBLIC_URL=https"),
+            "{said:?}"
+        );
     }
     assert!(!place.data().exists());
-    let behind = Server::start(place.serving(&["--listen", "0.0.0.0:0", "--public-url", "https://muster.example"])).unwrap();
+    let behind =
+        Server::start(place.serving(&["--listen", "0.0.0.0:0", "--public-url", "https://muster.example"]))
+            .unwrap();
     behind.err.says("https://muster.example/setup?code=");
     drop(behind);
     let place = place.with("MUSTER_INSECURE", "1");
@@ -150,7 +222,14 @@ async fn while_plugins_are_off_their_routes_are_not_there() {
         let place = place.with("MUSTER_PLUGINS", value);
         let server = place.serve();
         let http = server.http();
-        for path in ["/plugin/v1/messages", "/plugin/v1/drafts/claim", "/plugin/v1/drafts/1/result", "/plugin/v1/nope", "/plugin/", "/plugin"] {
+        for path in [
+            "/plugin/v1/messages",
+            "/plugin/v1/drafts/claim",
+            "/plugin/v1/drafts/1/result",
+            "/plugin/v1/nope",
+            "/plugin/",
+            "/plugin",
+        ] {
             for credential in [token.as_str(), personal.as_str(), "mpl_0", ""] {
                 let mut request = http.request(reqwest::Method::POST, path).body("{not json");
                 if !credential.is_empty() {
@@ -161,7 +240,12 @@ async fn while_plugins_are_off_their_routes_are_not_there() {
             }
             assert_eq!(http.get(path).await.status, 404);
         }
-        assert_eq!(http.post("/api/plugins/messages/1/retry", &personal, &json!({})).await.status, 404);
+        assert_eq!(
+            http.post("/api/plugins/messages/1/retry", &personal, &json!({}))
+                .await
+                .status,
+            404
+        );
         let ada = server.sign_in("ada").await;
         assert_eq!(ada.get("/plugins").await.status, 404);
         drop(server);
@@ -182,10 +266,21 @@ async fn what_is_stored_outlives_the_switch() {
         let stored = place.serve().http().message(&token, &message("kept")).await;
         assert_eq!(stored.status, 202);
         let place = place.with("MUSTER_PLUGINS", "");
-        assert_eq!(place.serve().http().message(&token, &message("kept")).await.status, 404);
+        assert_eq!(
+            place
+                .serve()
+                .http()
+                .message(&token, &message("kept"))
+                .await
+                .status,
+            404
+        );
         let place = place.with("MUSTER_PLUGINS", "1");
         let again = place.serve().http().message(&token, &message("kept")).await;
-        assert_eq!((again.status, again.json()), (200, json!({"id": stored.json()["id"], "status": "queued"})));
+        assert_eq!(
+            (again.status, again.json()),
+            (200, json!({"id": stored.json()["id"], "status": "queued"}))
+        );
         place.end().await;
     }
 }
@@ -194,9 +289,19 @@ async fn what_is_stored_outlives_the_switch() {
 fn link(server: &Server) -> String {
     server.err.says("/setup?code=");
     let text = server.err.text();
-    assert_eq!(text.matches("/setup?code=").count(), 1, "the link is printed once");
+    assert_eq!(
+        text.matches("/setup?code=").count(),
+        1,
+        "the link is printed once"
+    );
     assert!(!server.out.text().contains("/setup"), "the link is no result");
-    let path = text.split("/setup?code=").nth(1).unwrap().split_whitespace().next().unwrap();
+    let path = text
+        .split("/setup?code=")
+        .nth(1)
+        .unwrap()
+        .split_whitespace()
+        .next()
+        .unwrap();
     format!("/setup?code={path}")
 }
 
@@ -207,11 +312,19 @@ async fn the_set_up_link_is_printed_once_and_opens_once() {
     let server = place.serve();
     let first = link(&server);
     let mut browser = Browser::new(&server.url());
-    for wrong in ["/setup", "/setup?code=", "/setup?code=00000000000000000000000000000000"] {
+    for wrong in [
+        "/setup",
+        "/setup?code=",
+        "/setup?code=00000000000000000000000000000000",
+    ] {
         assert_eq!(browser.get(wrong).await.status, 404, "{wrong}");
     }
     assert_eq!(browser.get(&first).await.status, 200);
-    assert_eq!(browser.get(&first).await.status, 200, "looking does not use it up");
+    assert_eq!(
+        browser.get(&first).await.status,
+        200,
+        "looking does not use it up"
+    );
     server.kill();
 
     // A restart makes a new one.
@@ -221,24 +334,45 @@ async fn the_set_up_link_is_printed_once_and_opens_once() {
     browser = Browser::new(&server.url());
     assert_eq!(browser.get(&first).await.status, 404);
     let code = second.split_once('=').unwrap().1.to_owned();
-    let fields = |password: &'static str, again: &'static str| [("code", code.clone()), ("name", "ada".to_owned()), ("password", password.to_owned()), ("again", again.to_owned())];
+    let fields = |password: &'static str, again: &'static str| {
+        [
+            ("code", code.clone()),
+            ("name", "ada".to_owned()),
+            ("password", password.to_owned()),
+            ("again", again.to_owned()),
+        ]
+    };
     let submit = async |browser: &mut Browser, fields: [(&str, String); 4]| {
-        let pairs: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let pairs: Vec<(&str, &str)> = fields
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
         browser.submit("/setup", &pairs).await
     };
     let refused = submit(&mut browser, fields(PASSWORD, "another one")).await;
-    assert!(refused.status == 400 && refused.text.contains("differ"), "{refused:?}");
+    assert!(
+        refused.status == 400 && refused.text.contains("differ"),
+        "{refused:?}"
+    );
     assert_eq!(place.json(&["owner", "list"]), json!([]));
     let done = submit(&mut browser, fields(PASSWORD, PASSWORD)).await;
     assert_eq!((done.status, done.header("location")), (303, "/"), "{done:?}");
-    assert_eq!(browser.get("/plugins").await.status, 200, "who set muster up is signed in");
+    assert_eq!(
+        browser.get("/plugins").await.status,
+        200,
+        "who set muster up is signed in"
+    );
     assert_eq!(browser.get(&second).await.status, 404);
     assert_eq!(submit(&mut browser, fields(PASSWORD, PASSWORD)).await.status, 404);
     server.kill();
 
     let server = place.serve();
     assert_eq!(server.http().get("/healthz").await.status, 200);
-    assert!(!server.err.text().contains("/setup"), "there is an owner: {}", server.err.text());
+    assert!(
+        !server.err.text().contains("/setup"),
+        "there is an owner: {}",
+        server.err.text()
+    );
     assert_eq!(Browser::new(&server.url()).get(&second).await.status, 404);
 }
 
@@ -258,9 +392,24 @@ async fn what_muster_writes_is_its_users_alone() {
     let place = Place::new();
     // The caller's own mask must not matter.
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", "umask 000; exec \"$0\" owner add ada --password-stdin", MUSTER]).env_clear().env("MUSTER_DATA_DIR", place.data());
-    let mut child = command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), format!("{PASSWORD}\n").as_bytes()).unwrap();
+    command
+        .args([
+            "-c",
+            "umask 000; exec \"$0\" owner add ada --password-stdin",
+            MUSTER,
+        ])
+        .env_clear()
+        .env("MUSTER_DATA_DIR", place.data());
+    let mut child = command
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(
+        &mut child.stdin.take().unwrap(),
+        format!("{PASSWORD}\n").as_bytes(),
+    )
+    .unwrap();
     assert!(child.wait().unwrap().success());
     let token = place.add_connector("ada", "mail");
     place.set_chief("ada", "turns", "");
@@ -270,36 +419,66 @@ async fn what_muster_writes_is_its_users_alone() {
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(&place.data()), 0o700);
     let all = below(&place.data());
-    assert!(all.iter().any(|path| path.ends_with("muster.db-wal")) && all.iter().any(|path| path.ends_with("chiefs/1")), "{all:?}");
+    assert!(
+        all.iter().any(|path| path.ends_with("muster.db-wal"))
+            && all.iter().any(|path| path.ends_with("chiefs/1")),
+        "{all:?}"
+    );
     for path in all {
-        assert_eq!(mode(&path) & 0o077, 0, "{} is mode {:o}", path.display(), mode(&path));
+        assert_eq!(
+            mode(&path) & 0o077,
+            0,
+            "{} is mode {:o}",
+            path.display(),
+            mode(&path)
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_are_neither_shown_nor_logged() {
-    let secrets = ["hook-token-kept-secret", "bluebird-kept-secret", "mst_personal-kept-secret", "url-kept-secret"];
-    let place = Place::new().with("MUSTER_HOOK_TOKEN", secrets[0]).with("MUSTER_FLOW_AGENT_DENY_WORDS", secrets[1]).with("MUSTER_TOKEN", secrets[2]).with("MUSTER_LOG", "trace");
+    let secrets = [
+        "hook-token-kept-secret",
+        "bluebird-kept-secret",
+        "mst_personal-kept-secret",
+        "url-kept-secret",
+    ];
+    let place = Place::new()
+        .with("MUSTER_HOOK_TOKEN", secrets[0])
+        .with("MUSTER_FLOW_AGENT_DENY_WORDS", secrets[1])
+        .with("MUSTER_TOKEN", secrets[2])
+        .with("MUSTER_LOG", "trace");
     place.add_owner("ada");
     let token = place.add_connector("ada", "mail");
     let server = place.serve();
     let http = server.http();
     http.message(&token, &message("m")).await;
     http.claim(&token, 0).await;
-    http.post("/api/plugins/messages/1/retry", secrets[0], &json!({})).await;
+    http.post("/api/plugins/messages/1/retry", secrets[0], &json!({}))
+        .await;
     let mut ada = server.sign_in("ada").await;
     ada.get("/plugins").await;
     ada.submit("/sign-out", &[]).await;
     let cookie = format!("{:?}", "muster=");
     let (said, _) = server.stop();
-    let mut all = said.err + &place.ok(&["config", "show"]) + &place.ok(&["config", "show", "--json"]) + &place.run(&["doctor"]).out;
-    let wrong = place.with("MUSTER_DATABASE_URL", &format!("postgres://muster:{}@127.0.0.1:1/muster", secrets[3]));
+    let mut all = said.err
+        + &place.ok(&["config", "show"])
+        + &place.ok(&["config", "show", "--json"])
+        + &place.run(&["doctor"]).out;
+    let wrong = place.with(
+        "MUSTER_DATABASE_URL",
+        &format!("postgres://muster:{}@127.0.0.1:1/muster", secrets[3]),
+    );
     let said = wrong.refused(&["--listen", "127.0.0.1:0"]);
     assert_eq!(said.code(), 1);
     all += &said.err;
     all += &wrong.ok(&["config", "show"]);
     for secret in [&secrets[..], &[PASSWORD, &token["mpl_".len()..]]].concat() {
-        assert!(!all.contains(secret), "{secret} stands in {}", all.lines().find(|line| line.contains(secret)).unwrap());
+        assert!(
+            !all.contains(secret),
+            "{secret} stands in {}",
+            all.lines().find(|line| line.contains(secret)).unwrap()
+        );
     }
     assert!(!all.contains(&cookie));
 }
@@ -310,7 +489,13 @@ fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let said = place.refused(&["--listen", &address]);
-    assert!(said.code() == 1 && said.out.is_empty() && said.err.contains(&address) && said.err.contains("--listen"), "{said:?}");
+    assert!(
+        said.code() == 1
+            && said.out.is_empty()
+            && said.err.contains(&address)
+            && said.err.contains("--listen"),
+        "{said:?}"
+    );
     assert!(!said.err.contains("/setup?code"), "a link that leads nowhere");
 }
 
@@ -321,17 +506,33 @@ async fn a_database_of_a_newer_version_is_left_as_it_is() {
         place.add_owner("ada");
         let look = place.look().await;
         look.damage("INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) SELECT 9001, 'later', success, checksum, 0 FROM _sqlx_migrations LIMIT 1").await;
-        for said in [place.refused(&["--listen", "127.0.0.1:0"]), place.run(&["owner", "list"]), place.run(&["doctor"])] {
+        for said in [
+            place.refused(&["--listen", "127.0.0.1:0"]),
+            place.run(&["owner", "list"]),
+            place.run(&["doctor"]),
+        ] {
             assert_eq!(said.code(), 1);
-            assert!((said.out + &said.err).contains("newer muster"), "it does not say why");
+            assert!(
+                (said.out + &said.err).contains("newer muster"),
+                "it does not say why"
+            );
         }
         assert_eq!(look.number("SELECT count(*) FROM owners").await, 1);
-        look.damage("DELETE FROM _sqlx_migrations WHERE version = 9001").await;
+        look.damage("DELETE FROM _sqlx_migrations WHERE version = 9001")
+            .await;
         assert_eq!(place.json(&["owner", "list"])[0]["name"], "ada");
         // A version that is known but was made of another text.
-        look.damage(if engine == crate::support::Engine::Sqlite { "UPDATE _sqlx_migrations SET checksum = x'00'" } else { "UPDATE _sqlx_migrations SET checksum = '\\x00'" }).await;
+        look.damage(if engine == crate::support::Engine::Sqlite {
+            "UPDATE _sqlx_migrations SET checksum = x'00'"
+        } else {
+            "UPDATE _sqlx_migrations SET checksum = '\\x00'"
+        })
+        .await;
         let said = place.run(&["owner", "list"]);
-        assert!(said.code() == 1 && said.err.contains("different build"), "{said:?}");
+        assert!(
+            said.code() == 1 && said.err.contains("different build"),
+            "{said:?}"
+        );
         look.close().await;
         place.end().await;
     }
@@ -351,7 +552,12 @@ fn unprivileged(place: &Place, arguments: &[&str]) -> std::process::Command {
         std::fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o755)).unwrap();
     }
     let mut command = std::process::Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program).args(arguments).current_dir(place.path("")).env_clear();
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(program)
+        .args(arguments)
+        .current_dir(place.path(""))
+        .env_clear();
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command
 }
@@ -382,14 +588,24 @@ fn a_data_folder_that_cannot_be_written_is_named() {
     .expect("it started in a folder that it cannot write");
     assert!(said.code() == 1 && said.err.contains(&folder), "{said:?}");
     hand_over(&place.data(), 0o700, 0o600);
-    let listed = unprivileged(&place, &["owner", "list", "--json"]).output().unwrap();
-    assert!(String::from_utf8(listed.stdout).unwrap().contains("ada"), "something was lost");
+    let listed = unprivileged(&place, &["owner", "list", "--json"])
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8(listed.stdout).unwrap().contains("ada"),
+        "something was lost"
+    );
 
     // Where no folder can be made, and where a file lies in its place.
     let place = Place::new();
     std::fs::write(place.data(), "").unwrap();
     let said = place.refused(&["--listen", "127.0.0.1:0"]);
-    assert!(said.code() == 1 && said.err.contains(&place.data().display().to_string()) && said.err.contains("--data-dir"), "{said:?}");
+    assert!(
+        said.code() == 1
+            && said.err.contains(&place.data().display().to_string())
+            && said.err.contains("--data-dir"),
+        "{said:?}"
+    );
 }
 
 // spec: CFG-016 TOK-026
@@ -406,24 +622,53 @@ async fn an_old_sign_in_is_asked_to_confirm_before_it_approves() {
         http.message(&token, &message("one")).await;
         http.settled(&token, &message("one"), "delivered").await;
         http.message(&token, &message("two")).await;
-        let drafts: Vec<i64> = place.recorded("turns", 4).await.iter().filter_map(|line| line["draft"].as_i64()).collect();
+        let drafts: Vec<i64> = place
+            .recorded("turns", 4)
+            .await
+            .iter()
+            .filter_map(|line| line["draft"].as_i64())
+            .collect();
         place.move_clock(inside);
         ada.approve(drafts[0]).await;
         place.move_clock(outside);
         let asked = ada.decide("approve", drafts[1]).await;
-        assert!(asked.status == 303 && asked.header("location").starts_with("/confirm?next="), "{asked:?}");
-        assert_eq!(place.json(&["audit", "list", "--event", "plugin.draft.approved"]).as_array().unwrap().len(), 1, "it was approved");
+        assert!(
+            asked.status == 303 && asked.header("location").starts_with("/confirm?next="),
+            "{asked:?}"
+        );
+        assert_eq!(
+            place
+                .json(&["audit", "list", "--event", "plugin.draft.approved"])
+                .as_array()
+                .unwrap()
+                .len(),
+            1,
+            "it was approved"
+        );
         let page = asked.header("location").to_owned();
         assert_eq!(ada.get(&page).await.status, 200);
-        let wrong = ada.submit("/confirm", &[("password", "not the password"), ("next", "/")]).await;
+        let wrong = ada
+            .submit("/confirm", &[("password", "not the password"), ("next", "/")])
+            .await;
         assert_eq!(wrong.status, 401, "{wrong:?}");
-        assert_eq!(ada.submit("/confirm", &[("password", PASSWORD), ("next", "/attention?tab=drafts")]).await.status, 303);
+        assert_eq!(
+            ada.submit(
+                "/confirm",
+                &[("password", PASSWORD), ("next", "/attention?tab=drafts")]
+            )
+            .await
+            .status,
+            303
+        );
         ada.approve(drafts[1]).await;
         // Rejecting never asks.
         http.message(&token, &message("three")).await;
         let third = place.recorded("turns", 6).await[5]["draft"].as_i64().unwrap();
         place.move_clock(outside * 2 + 60);
-        assert_eq!(ada.decide("reject", third).await.header("location"), format!("/attention?tab=drafts#draft-{third}"));
+        assert_eq!(
+            ada.decide("reject", third).await.header("location"),
+            format!("/attention?tab=drafts#draft-{third}")
+        );
     }
 }
 
@@ -433,15 +678,32 @@ async fn a_reply_that_holds_a_name_of_the_deployment_is_refused() {
     let place = Place::new().with("MUSTER_FLOW_AGENT_DENY_WORDS", "bluebird,green heron");
     place.add_owner("ada");
     let token = place.add_connector("ada", "mail");
-    for (number, (reply, filed)) in [("Ask Bluebird about it.", false), ("A green  heron says no.", false), ("A blue bird says yes.", true)].into_iter().enumerate() {
+    for (number, (reply, filed)) in [
+        ("Ask Bluebird about it.", false),
+        ("A green  heron says no.", false),
+        ("A blue bird says yes.", true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
         place.set_chief("ada", "turns", &format!("--draft '{reply}'"));
         let server = place.serve();
-        server.http().message(&token, &message(&format!("m-{number}"))).await;
+        server
+            .http()
+            .message(&token, &message(&format!("m-{number}")))
+            .await;
         let line = place.recorded("turns", 2 * number + 2).await[2 * number + 1].clone();
         assert_eq!(line["draft"].is_i64(), filed, "{reply}: {line}");
         if !filed {
             assert_eq!(line["refused"]["error"]["code"], "screened", "{line}");
-            assert!(!line["refused"]["error"]["message"].as_str().unwrap().to_lowercase().contains("bluebird"), "{line}");
+            assert!(
+                !line["refused"]["error"]["message"]
+                    .as_str()
+                    .unwrap()
+                    .to_lowercase()
+                    .contains("bluebird"),
+                "{line}"
+            );
         }
         server.kill();
     }
@@ -463,13 +725,26 @@ async fn the_hook_token_opens_the_scripts_door_of_an_armed_server_only() {
     drop(server);
     let place = place.with("MUSTER_HOOK_TOKEN", HOOK);
     let server = place.serve();
-    assert_eq!(server.http().post(&path, "a-shared-hook-tokeN", &json!({})).await.status, 401);
+    assert_eq!(
+        server
+            .http()
+            .post(&path, "a-shared-hook-tokeN", &json!({}))
+            .await
+            .status,
+        401
+    );
     assert_eq!(server.http().post(&path, HOOK, &json!({})).await.status, 200);
     // It is no connector's, no agent's and no person's.
     assert_eq!(server.http().message(HOOK, &message("x")).await.status, 401);
     assert_eq!(server.http().post("/mcp", HOOK, &json!({})).await.status, 401);
     let page = server.http();
-    assert_ne!(page.send(page.request(reqwest::Method::GET, "/plugins").bearer_auth(HOOK)).await.unwrap().status, 200);
+    assert_ne!(
+        page.send(page.request(reqwest::Method::GET, "/plugins").bearer_auth(HOOK))
+            .await
+            .unwrap()
+            .status,
+        200
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -484,7 +759,12 @@ async fn a_clock_that_was_wrong_spoils_nothing() {
         let server = place.serve();
         let http = server.http();
         for number in 0..60 {
-            assert_eq!(http.message(&token, &message(&format!("early-{number}"))).await.status, 202);
+            assert_eq!(
+                http.message(&token, &message(&format!("early-{number}")))
+                    .await
+                    .status,
+                202
+            );
         }
         assert_eq!(http.message(&token, &message("over")).await.status, 429);
         server.kill();
@@ -496,7 +776,14 @@ async fn a_clock_that_was_wrong_spoils_nothing() {
         let now = http.message(&token, &message("now")).await;
         assert_eq!(now.status, 202, "{now:?}");
         let ada = server.sign_in("ada").await;
-        for page in ["/", "/plugins", "/audit", "/settings", "/chief", "/attention?tab=drafts"] {
+        for page in [
+            "/",
+            "/plugins",
+            "/audit",
+            "/settings",
+            "/chief",
+            "/attention?tab=drafts",
+        ] {
             assert_eq!(ada.get(page).await.status, 200, "{page}");
         }
         server.err.says("clock");

@@ -5,21 +5,36 @@ use serde_json::{Value, json};
 use crate::support::{Look, Place, engines, lives, message};
 
 async fn state(look: &Look, external_id: &str) -> String {
-    look.text(&format!("SELECT state FROM messages WHERE external_id = '{external_id}'")).await
+    look.text(&format!(
+        "SELECT state FROM messages WHERE external_id = '{external_id}'"
+    ))
+    .await
 }
 
 async fn becomes(look: &Look, external_id: &str, wanted: &str) {
-    look.becomes(&format!("SELECT state FROM messages WHERE external_id = '{external_id}'"), wanted).await;
+    look.becomes(
+        &format!("SELECT state FROM messages WHERE external_id = '{external_id}'"),
+        wanted,
+    )
+    .await;
 }
 
 /// The ids of the messages that a chief was handed, in order.
 fn handed(place: &Place, record: &str) -> Vec<i64> {
-    place.record(record).iter().map(|turn| turn["message"].as_i64().unwrap()).collect()
+    place
+        .record(record)
+        .iter()
+        .map(|turn| turn["message"].as_i64().unwrap())
+        .collect()
 }
 
 fn delivered_events(place: &Place) -> Vec<Value> {
     let all = place.json(&["audit", "list", "--event", "plugin.delivered"]);
-    all.as_array().unwrap().iter().map(|row| row["data"].clone()).collect()
+    all.as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["data"].clone())
+        .collect()
 }
 
 // spec: MSG-002
@@ -37,7 +52,10 @@ async fn an_answered_message_outlives_the_server() {
             assert_eq!(stored.status, 202);
             let server = place.serve();
             let again = server.http().message(&token, &message(&name)).await;
-            assert_eq!((again.status, again.json()), (200, json!({"id": stored.json()["id"], "status": "queued"})));
+            assert_eq!(
+                (again.status, again.json()),
+                (200, json!({"id": stored.json()["id"], "status": "queued"}))
+            );
         }
         place.end().await;
     }
@@ -50,35 +68,64 @@ async fn a_turn_that_a_crash_cut_off_is_settled_by_the_next_one_and_never_given_
         let place = Place::on(engine).await;
         place.add_owner("ada");
         let token = place.add_connector("ada", "mail");
-        place.set_chief("ada", "turns", &format!("--hold '{}'", place.path("go").display()));
+        place.set_chief(
+            "ada",
+            "turns",
+            &format!("--hold '{}'", place.path("go").display()),
+        );
         let server = place.serve();
-        let first = server.http().message(&token, &message("first")).await.json()["id"].as_i64().unwrap();
+        let first = server.http().message(&token, &message("first")).await.json()["id"]
+            .as_i64()
+            .unwrap();
         let child = i32::try_from(place.recorded("turns", 1).await[0]["pid"].as_i64().unwrap()).unwrap();
         server.kill();
 
         let server = place.serve();
         let (http, look) = (server.http(), place.look().await);
         assert_eq!(state(&look, "first").await, "delivering");
-        assert_eq!(http.message(&token, &message("first")).await.json()["status"], "queued", "a connector sees three words");
+        assert_eq!(
+            http.message(&token, &message("first")).await.json()["status"],
+            "queued",
+            "a connector sees three words"
+        );
         assert_eq!(http.claim(&token, 0).await.status, 204);
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        assert_eq!(state(&look, "first").await, "delivering", "only the next delivery settles it");
+        assert_eq!(
+            state(&look, "first").await,
+            "delivering",
+            "only the next delivery settles it"
+        );
 
         std::fs::write(place.path("go"), "").unwrap();
-        let second = http.message(&token, &message("second")).await.json()["id"].as_i64().unwrap();
+        let second = http.message(&token, &message("second")).await.json()["id"]
+            .as_i64()
+            .unwrap();
         becomes(&look, "second", "delivered").await;
         assert_eq!(state(&look, "first").await, "unconfirmed");
-        assert_eq!(http.message(&token, &message("first")).await.json()["status"], "unconfirmed");
+        assert_eq!(
+            http.message(&token, &message("first")).await.json()["status"],
+            "unconfirmed"
+        );
         assert!(!lives(child), "the chief of the killed server still acts");
         let events = delivered_events(&place);
         assert_eq!(events.len(), 2, "{events:?}");
-        assert_eq!((&events[0]["outcome"], &events[0]["recovered"]), (&json!("unconfirmed"), &json!(true)));
-        assert_eq!((&events[1]["outcome"], &events[1]["recovered"]), (&json!("delivered"), &Value::Null));
+        assert_eq!(
+            (&events[0]["outcome"], &events[0]["recovered"]),
+            (&json!("unconfirmed"), &json!(true))
+        );
+        assert_eq!(
+            (&events[1]["outcome"], &events[1]["recovered"]),
+            (&json!("delivered"), &Value::Null)
+        );
 
         assert_eq!(http.claim(&token, 0).await.status, 204);
         http.message(&token, &message("third")).await;
         becomes(&look, "third", "delivered").await;
-        assert_eq!(handed(&place, "turns")[..2], [first, second], "the first message was handed over again");
+        assert_eq!(
+            handed(&place, "turns")[..2],
+            [first, second],
+            "the first message was handed over again"
+        );
         look.close().await;
         drop(server);
         place.end().await;
@@ -92,7 +139,11 @@ async fn what_was_delivering_to_a_chief_that_is_gone_stays_so() {
         let place = Place::on(engine).await;
         place.add_owner("ada");
         let token = place.add_connector("ada", "mail");
-        place.set_chief("ada", "old", &format!("--hold '{}'", place.path("never").display()));
+        place.set_chief(
+            "ada",
+            "old",
+            &format!("--hold '{}'", place.path("never").display()),
+        );
         let server = place.serve();
         server.http().message(&token, &message("first")).await;
         place.recorded("old", 1).await;
@@ -102,11 +153,16 @@ async fn what_was_delivering_to_a_chief_that_is_gone_stays_so() {
         let server = place.serve();
         let (http, look) = (server.http(), place.look().await);
         assert_eq!(http.claim(&token, 1).await.status, 204);
-        let second = http.message(&token, &message("second")).await.json()["id"].as_i64().unwrap();
+        let second = http.message(&token, &message("second")).await.json()["id"]
+            .as_i64()
+            .unwrap();
         becomes(&look, "second", "delivered").await;
         assert_eq!(http.claim(&token, 1).await.status, 204);
         assert_eq!(state(&look, "first").await, "delivering");
-        assert_eq!((handed(&place, "old").len(), handed(&place, "new")), (1, vec![second]));
+        assert_eq!(
+            (handed(&place, "old").len(), handed(&place, "new")),
+            (1, vec![second])
+        );
         look.close().await;
         drop(server);
         place.end().await;
@@ -120,22 +176,38 @@ async fn a_turn_that_another_server_runs_is_not_taken_for_a_crashed_one() {
         let place = Place::on(engine).await;
         place.add_owner("ada");
         let token = place.add_connector("ada", "mail");
-        place.set_chief("ada", "turns", &format!("--hold '{}'", place.path("go").display()));
+        place.set_chief(
+            "ada",
+            "turns",
+            &format!("--hold '{}'", place.path("go").display()),
+        );
         let (one, other) = (place.serve(), place.serve());
         let look = place.look().await;
         one.http().message(&token, &message("first")).await;
         place.recorded("turns", 1).await;
         other.http().message(&token, &message("second")).await;
         assert_eq!(other.http().claim(&token, 1).await.status, 204);
-        assert_eq!((state(&look, "first").await, state(&look, "second").await), ("delivering".to_owned(), "queued".to_owned()));
-        assert_eq!(place.record("turns").len(), 1, "the chief was given two turns at once");
+        assert_eq!(
+            (state(&look, "first").await, state(&look, "second").await),
+            ("delivering".to_owned(), "queued".to_owned())
+        );
+        assert_eq!(
+            place.record("turns").len(),
+            1,
+            "the chief was given two turns at once"
+        );
 
         std::fs::write(place.path("go"), "").unwrap();
         becomes(&look, "first", "delivered").await;
         assert_eq!(other.http().claim(&token, 0).await.status, 204);
         becomes(&look, "second", "delivered").await;
         let events = delivered_events(&place);
-        assert!(events.iter().all(|data| data["recovered"].is_null() && data["outcome"] == "delivered"), "{events:?}");
+        assert!(
+            events
+                .iter()
+                .all(|data| data["recovered"].is_null() && data["outcome"] == "delivered"),
+            "{events:?}"
+        );
         look.close().await;
         drop((one, other));
         place.end().await;

@@ -76,7 +76,13 @@ impl Town {
     }
 
     fn wrong(&self, what: &str, answer: &Answer) {
-        self.note(|notes| notes.wrong.push(format!("{what}: {} {}", answer.status, answer.text.chars().take(300).collect::<String>())));
+        self.note(|notes| {
+            notes.wrong.push(format!(
+                "{what}: {} {}",
+                answer.status,
+                answer.text.chars().take(300).collect::<String>()
+            ))
+        });
     }
 
     /// How far the actors may go: until the kills are over, and then until they are told.
@@ -108,7 +114,17 @@ async fn poster(town: Arc<Town>, connector: usize) {
         while number > 1 + town.kills.load(Ordering::SeqCst) * MESSAGES / KILLS {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let Some(answer) = town.insist(&http, "/plugin/v1/messages", &town.tokens[connector], &message(&name(number))).await else { return };
+        let Some(answer) = town
+            .insist(
+                &http,
+                "/plugin/v1/messages",
+                &town.tokens[connector],
+                &message(&name(number)),
+            )
+            .await
+        else {
+            return;
+        };
         match answer.status {
             200 | 202 => {
                 let id = answer.json()["id"].as_i64().unwrap();
@@ -125,19 +141,44 @@ async fn retrier(town: Arc<Town>, owner: usize) {
     while town.goes_on() {
         tokio::time::sleep(Duration::from_millis(25)).await;
         let own = |connector: usize| Town::owner_of(connector) == owner;
-        let known: Vec<(usize, String, i64)> =
-            town.note(|notes| notes.accepted.iter().filter(|((connector, _), _)| own(*connector)).map(|((connector, name), id)| (*connector, name.clone(), *id)).collect());
+        let known: Vec<(usize, String, i64)> = town.note(|notes| {
+            notes
+                .accepted
+                .iter()
+                .filter(|((connector, _), _)| own(*connector))
+                .map(|((connector, name), id)| (*connector, name.clone(), *id))
+                .collect()
+        });
         if known.is_empty() {
             continue;
         }
         let (connector, name, id) = known[usize::try_from(chance.below(known.len() as u64)).unwrap()].clone();
-        let Some(answer) = town.insist(&http, "/plugin/v1/messages", &town.tokens[connector], &message(&name)).await else { return };
+        let Some(answer) = town
+            .insist(
+                &http,
+                "/plugin/v1/messages",
+                &town.tokens[connector],
+                &message(&name),
+            )
+            .await
+        else {
+            return;
+        };
         if answer.status != 200 || answer.json()["id"] != id {
             town.wrong(&format!("the repeat of message {id}"), &answer);
         } else if answer.json()["status"] == "unconfirmed" {
             town.note(|notes| *notes.retries.entry(id).or_default() += 1);
             // Once: an answer that was lost is no reason to ask again.
-            let Ok(answer) = http.try_post(&format!("/api/plugins/messages/{id}/retry"), &town.personal[owner], &json!({})).await else { continue };
+            let Ok(answer) = http
+                .try_post(
+                    &format!("/api/plugins/messages/{id}/retry"),
+                    &town.personal[owner],
+                    &json!({}),
+                )
+                .await
+            else {
+                continue;
+            };
             if !matches!(answer.status, 200 | 409 | 503) {
                 town.wrong("a retry", &answer);
             }
@@ -150,7 +191,9 @@ async fn approver(town: Arc<Town>, browser: Browser) {
     let mut chance = Chance::new();
     while town.goes_on() {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        let Ok(page) = browser.try_get("/attention?tab=drafts").await else { continue };
+        let Ok(page) = browser.try_get("/attention?tab=drafts").await else {
+            continue;
+        };
         if page.status != 200 {
             // A sign-in outlives every kill.
             if page.status < 500 {
@@ -159,12 +202,22 @@ async fn approver(town: Arc<Town>, browser: Browser) {
             continue;
         }
         for draft in offered(&page.text) {
-            let act = if chance.below(10) == 0 { "reject" } else { "approve" };
+            let act = if chance.below(10) == 0 {
+                "reject"
+            } else {
+                "approve"
+            };
             if act == "approve" {
                 town.note(|notes| notes.approving.insert(draft));
             }
-            let Ok(answer) = browser.try_submit(&format!("/attention/drafts/{draft}/{act}"), &[]).await else { break };
-            let done = answer.status == 303 && answer.header("location") == format!("/attention?tab=drafts#draft-{draft}");
+            let Ok(answer) = browser
+                .try_submit(&format!("/attention/drafts/{draft}/{act}"), &[])
+                .await
+            else {
+                break;
+            };
+            let done = answer.status == 303
+                && answer.header("location") == format!("/attention?tab=drafts#draft-{draft}");
             match (act, done) {
                 ("approve", true) => drop(town.note(|notes| notes.approved.insert(draft))),
                 (_, true) => drop(town.note(|notes| notes.rejected.insert(draft))),
@@ -181,7 +234,10 @@ async fn claimer(town: Arc<Town>, connector: usize) {
     let (http, mut chance) = (Http::new(&town.base), Chance::new());
     let token = &town.tokens[connector];
     while town.goes_on() {
-        let Ok(answer) = http.try_post("/plugin/v1/drafts/claim", token, &json!({"wait_seconds": 2})).await else {
+        let Ok(answer) = http
+            .try_post("/plugin/v1/drafts/claim", token, &json!({"wait_seconds": 2}))
+            .await
+        else {
             tokio::time::sleep(Duration::from_millis(7)).await;
             continue;
         };
@@ -198,14 +254,34 @@ async fn claimer(town: Arc<Town>, connector: usize) {
             }
         }
         let reply = answer.json();
-        let (draft, external_id) = (reply["draft_id"].as_i64().unwrap(), reply["message_external_id"].as_str().unwrap().to_owned());
-        town.note(|notes| notes.claimed.push((connector, draft, external_id.clone(), reply["body"].as_str().unwrap().to_owned())));
+        let (draft, external_id) = (
+            reply["draft_id"].as_i64().unwrap(),
+            reply["message_external_id"].as_str().unwrap().to_owned(),
+        );
+        town.note(|notes| {
+            notes.claimed.push((
+                connector,
+                draft,
+                external_id.clone(),
+                reply["body"].as_str().unwrap().to_owned(),
+            ))
+        });
         let ok = chance.below(5) > 0;
         if ok {
             town.note(|notes| notes.sent.push((connector, draft, external_id)));
         }
         let word = if ok { "sent" } else { "failed" };
-        let Some(answer) = town.insist(&http, &format!("/plugin/v1/drafts/{draft}/result"), token, &json!({"ok": ok})).await else { return };
+        let Some(answer) = town
+            .insist(
+                &http,
+                &format!("/plugin/v1/drafts/{draft}/result"),
+                token,
+                &json!({"ok": ok}),
+            )
+            .await
+        else {
+            return;
+        };
         if answer.status == 200 && answer.json()["status"] == word {
             town.note(|notes| notes.reported.insert(draft, word));
         } else {
@@ -217,7 +293,9 @@ async fn claimer(town: Arc<Town>, connector: usize) {
 /// A port that no outgoing connection is given: while the server is down, one of a client's could otherwise sit on it.
 fn port() -> u16 {
     let start = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
-    (start..32_000).find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+    (start..32_000)
+        .find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .unwrap()
 }
 
 /// Sets everything up, kills the server again and again while all work, and lets it come to rest.
@@ -226,17 +304,33 @@ async fn run(place: Place) -> (Arc<Town>, Vec<Duration>) {
         place.add_owner(owner);
         place.set_chief(owner, &format!("turns-{owner}"), "--draft 'Reply to {message}.'");
     }
-    let tokens = OWNERS.iter().flat_map(|owner| (0..CONNECTORS).map(|number| place.add_connector(owner, &format!("c{number}"))).collect::<Vec<_>>()).collect();
+    let tokens = OWNERS
+        .iter()
+        .flat_map(|owner| {
+            (0..CONNECTORS)
+                .map(|number| place.add_connector(owner, &format!("c{number}")))
+                .collect::<Vec<_>>()
+        })
+        .collect();
     let personal = OWNERS.iter().map(|owner| place.add_token(owner)).collect();
     let port = port();
-    let start = |place: &Place| Server::start(place.serving(&["--listen", &format!("127.0.0.1:{port}")])).unwrap();
+    let start =
+        |place: &Place| Server::start(place.serving(&["--listen", &format!("127.0.0.1:{port}")])).unwrap();
     let server = start(&place);
     let mut browsers = Vec::new();
     for owner in OWNERS {
         browsers.push(server.sign_in(owner).await);
     }
     let base = server.url();
-    let town = Arc::new(Town { place, base, personal, tokens, notes: Mutex::default(), kills: AtomicUsize::new(0), over: AtomicUsize::new(0) });
+    let town = Arc::new(Town {
+        place,
+        base,
+        personal,
+        tokens,
+        notes: Mutex::default(),
+        kills: AtomicUsize::new(0),
+        over: AtomicUsize::new(0),
+    });
 
     let mut posters = Vec::new();
     let mut others = Vec::new();
@@ -254,12 +348,21 @@ async fn run(place: Place) -> (Arc<Town>, Vec<Duration>) {
     let mut server = Some(server);
     for kill in 1..=KILLS {
         // Mostly in the first moments, when everybody comes back at once; now and then later, so that whole turns pass.
-        let span = if chance.below(10) < 6 { 5 + chance.below(116) } else { 120 + chance.below(500) };
+        let span = if chance.below(10) < 6 {
+            5 + chance.below(116)
+        } else {
+            120 + chance.below(500)
+        };
         tokio::time::sleep(Duration::from_millis(span)).await;
         let killed = server.take().unwrap();
         let err = killed.err.clone();
         killed.kill();
-        let bad: Vec<String> = err.text().lines().filter(|line| line.contains("panicked") || line.contains("ERROR")).map(str::to_owned).collect();
+        let bad: Vec<String> = err
+            .text()
+            .lines()
+            .filter(|line| line.contains("panicked") || line.contains("ERROR"))
+            .map(str::to_owned)
+            .collect();
         town.note(|notes| notes.wrong.extend(bad));
         town.kills.store(kill, Ordering::SeqCst);
         let begun = Instant::now();
@@ -334,10 +437,14 @@ fn handed(town: &Town) -> Handed {
                 continue;
             }
             if let Some(draft) = line["draft"].as_i64() {
-                all.filed.insert(draft, (message, line["body"].as_str().unwrap().to_owned()));
+                all.filed
+                    .insert(draft, (message, line["body"].as_str().unwrap().to_owned()));
             } else if line["refused"].is_null() {
                 let turn = (message, line["retry"].as_i64().unwrap());
-                assert!(all.turns.insert(turn), "message and retry {turn:?} were handed to the chief twice");
+                assert!(
+                    all.turns.insert(turn),
+                    "message and retry {turn:?} were handed to the chief twice"
+                );
             }
         }
     }
@@ -348,9 +455,24 @@ fn handed(town: &Town) -> Handed {
 async fn check(town: &Town, look: &Look, starts: &mut [Duration]) {
     let handed = handed(town);
     let notes = std::mem::take(&mut *town.notes.lock().unwrap());
-    assert!(notes.wrong.is_empty(), "{} answers that no retry explains: {:#?}", notes.wrong.len(), notes.wrong.iter().take(10).collect::<Vec<_>>());
-    let messages: BTreeMap<i64, MessageRow> = look.all::<MessageRow>(MESSAGE_ROWS).await.into_iter().map(|row| (row.id, row)).collect();
-    let drafts: BTreeMap<i64, DraftRow> = look.all::<DraftRow>(DRAFT_ROWS).await.into_iter().map(|row| (row.id, row)).collect();
+    assert!(
+        notes.wrong.is_empty(),
+        "{} answers that no retry explains: {:#?}",
+        notes.wrong.len(),
+        notes.wrong.iter().take(10).collect::<Vec<_>>()
+    );
+    let messages: BTreeMap<i64, MessageRow> = look
+        .all::<MessageRow>(MESSAGE_ROWS)
+        .await
+        .into_iter()
+        .map(|row| (row.id, row))
+        .collect();
+    let drafts: BTreeMap<i64, DraftRow> = look
+        .all::<DraftRow>(DRAFT_ROWS)
+        .await
+        .into_iter()
+        .map(|row| (row.id, row))
+        .collect();
     check_messages(&notes, &handed, &messages);
     check_drafts(&notes, &handed, &messages, &drafts);
 
@@ -358,7 +480,8 @@ async fn check(town: &Town, look: &Look, starts: &mut [Duration]) {
     let lost_answers = drafts.values().filter(|row| row.claimed == 1).count() - notes.claimed.len();
     starts.sort();
     let (median, worst) = (starts[starts.len() / 2], starts[starts.len() - 1]);
-    let cut_off: i64 = messages.values().map(|row| row.turns).sum::<i64>() - i64::try_from(count("delivered")).unwrap();
+    let cut_off: i64 =
+        messages.values().map(|row| row.turns).sum::<i64>() - i64::try_from(count("delivered")).unwrap();
     eprintln!(
         "{} kills; start in {median:?} (median), {worst:?} at worst; {} messages: {} delivered, {} unconfirmed, {} delivering, {} queued; {} turns handed over, {cut_off} cut off; \
          {} drafts filed, {} approved, {} claimed and {lost_answers} claims whose answer was lost, {} sent, {} results recorded",
@@ -375,51 +498,120 @@ async fn check(town: &Town, look: &Look, starts: &mut [Duration]) {
         notes.sent.len(),
         notes.reported.len()
     );
-    assert!(starts.len() >= 200 && median < Duration::from_millis(150), "{median:?}");
-    assert!(count("delivered") > 50 && cut_off > 20 && notes.sent.len() > 20, "too little happened for this to prove anything");
+    assert!(
+        starts.len() >= 200 && median < Duration::from_millis(150),
+        "{median:?}"
+    );
+    assert!(
+        count("delivered") > 50 && cut_off > 20 && notes.sent.len() > 20,
+        "too little happened for this to prove anything"
+    );
 }
 
 fn check_messages(notes: &Notes, handed: &Handed, messages: &BTreeMap<i64, MessageRow>) {
-    assert_eq!(notes.accepted.len(), OWNERS.len() * CONNECTORS * MESSAGES, "not every message was answered");
+    assert_eq!(
+        notes.accepted.len(),
+        OWNERS.len() * CONNECTORS * MESSAGES,
+        "not every message was answered"
+    );
     let mut plugins: BTreeMap<usize, i64> = BTreeMap::new();
     for ((connector, external_id), id) in &notes.accepted {
-        let row = messages.get(id).unwrap_or_else(|| panic!("message {id} was answered and is lost"));
-        assert_eq!((&row.external_id, row.body.as_str()), (external_id, format!("body of {external_id}").as_str()));
-        assert_eq!(*plugins.entry(*connector).or_insert(row.plugin_id), row.plugin_id, "a message changed its connector");
+        let row = messages
+            .get(id)
+            .unwrap_or_else(|| panic!("message {id} was answered and is lost"));
+        assert_eq!(
+            (&row.external_id, row.body.as_str()),
+            (external_id, format!("body of {external_id}").as_str())
+        );
+        assert_eq!(
+            *plugins.entry(*connector).or_insert(row.plugin_id),
+            row.plugin_id,
+            "a message changed its connector"
+        );
     }
     assert_eq!(messages.len(), notes.accepted.len(), "a message is stored twice");
     for row in messages.values() {
-        assert!(row.retries <= notes.retries.get(&row.id).copied().unwrap_or(0), "retried without the owner's word: {row:?}");
+        assert!(
+            row.retries <= notes.retries.get(&row.id).copied().unwrap_or(0),
+            "retried without the owner's word: {row:?}"
+        );
         let open = i64::from(row.state == "delivering");
-        assert_eq!((row.turns, row.settled), (row.attempts, row.attempts - open), "each turn that began is settled once, or is the open one: {row:?}");
-        assert!(row.attempts <= row.retries + 1, "more turns than the first and one for each retry: {row:?}");
+        assert_eq!(
+            (row.turns, row.settled),
+            (row.attempts, row.attempts - open),
+            "each turn that began is settled once, or is the open one: {row:?}"
+        );
+        assert!(
+            row.attempts <= row.retries + 1,
+            "more turns than the first and one for each retry: {row:?}"
+        );
         if row.state == "delivered" {
-            assert!(handed.turns.contains(&(row.id, row.retries)), "delivered, and the chief does not know it: {row:?}");
+            assert!(
+                handed.turns.contains(&(row.id, row.retries)),
+                "delivered, and the chief does not know it: {row:?}"
+            );
         }
         if row.state == "queued" {
-            assert!(!handed.turns.contains(&(row.id, row.retries)), "handed over and still waiting to be: {row:?}");
+            assert!(
+                !handed.turns.contains(&(row.id, row.retries)),
+                "handed over and still waiting to be: {row:?}"
+            );
         }
     }
     for (message, retry) in &handed.turns {
-        assert!(messages.get(message).is_some_and(|row| *retry <= row.retries), "the chief was handed message {message}, retry {retry}, which is not in the database");
+        assert!(
+            messages.get(message).is_some_and(|row| *retry <= row.retries),
+            "the chief was handed message {message}, retry {retry}, which is not in the database"
+        );
     }
 }
 
-fn check_drafts(notes: &Notes, handed: &Handed, messages: &BTreeMap<i64, MessageRow>, drafts: &BTreeMap<i64, DraftRow>) {
+fn check_drafts(
+    notes: &Notes,
+    handed: &Handed,
+    messages: &BTreeMap<i64, MessageRow>,
+    drafts: &BTreeMap<i64, DraftRow>,
+) {
     for (draft, (message, body)) in &handed.filed {
-        let row = drafts.get(draft).unwrap_or_else(|| panic!("draft {draft} was confirmed to the chief and is lost"));
+        let row = drafts
+            .get(draft)
+            .unwrap_or_else(|| panic!("draft {draft} was confirmed to the chief and is lost"));
         assert_eq!((row.message_id, &row.body), (*message, body));
     }
     for row in drafts.values() {
         let events: Vec<&str> = row.events.split(' ').collect();
-        let times = |event: &str| events.iter().filter(|found| **found == format!("plugin.draft.{event}")).count();
+        let times = |event: &str| {
+            events
+                .iter()
+                .filter(|found| **found == format!("plugin.draft.{event}"))
+                .count()
+        };
         let is = |state: &str| usize::from(row.state == state);
-        assert_eq!([times("filed"), times("approved"), times("claimed")], [1, usize::try_from(row.approved).unwrap(), usize::try_from(row.claimed).unwrap()], "{row:?}");
-        assert_eq!([times("sent"), times("failed"), times("rejected")], [is("sent"), is("failed"), is("rejected")], "{row:?}");
-        assert!(row.approved == 0 || notes.approving.contains(&row.id), "approved without the owner's word: {row:?}");
+        assert_eq!(
+            [times("filed"), times("approved"), times("claimed")],
+            [
+                1,
+                usize::try_from(row.approved).unwrap(),
+                usize::try_from(row.claimed).unwrap()
+            ],
+            "{row:?}"
+        );
+        assert_eq!(
+            [times("sent"), times("failed"), times("rejected")],
+            [is("sent"), is("failed"), is("rejected")],
+            "{row:?}"
+        );
+        assert!(
+            row.approved == 0 || notes.approving.contains(&row.id),
+            "approved without the owner's word: {row:?}"
+        );
     }
     for draft in &notes.approved {
-        assert!(matches!(drafts[draft].state.as_str(), "approved" | "sent" | "failed"), "the approval is lost: {:?}", drafts[draft]);
+        assert!(
+            matches!(drafts[draft].state.as_str(), "approved" | "sent" | "failed"),
+            "the approval is lost: {:?}",
+            drafts[draft]
+        );
     }
     for draft in &notes.rejected {
         assert_eq!(drafts[draft].state, "rejected");
@@ -428,11 +620,18 @@ fn check_drafts(notes: &Notes, handed: &Handed, messages: &BTreeMap<i64, Message
     for (_, draft, external_id, body) in &notes.claimed {
         assert!(given.insert(draft), "draft {draft} was handed out twice");
         let row = &drafts[draft];
-        assert_eq!((row.claimed, &row.body, &messages[&row.message_id].external_id), (1, body, external_id), "{row:?}");
+        assert_eq!(
+            (row.claimed, &row.body, &messages[&row.message_id].external_id),
+            (1, body, external_id),
+            "{row:?}"
+        );
     }
     let mut sent = BTreeSet::new();
     for (connector, draft, external_id) in &notes.sent {
-        assert!(sent.insert((connector, external_id)), "message {external_id} was answered twice, the second time by draft {draft}");
+        assert!(
+            sent.insert((connector, external_id)),
+            "message {external_id} was answered twice, the second time by draft {draft}"
+        );
     }
     for (draft, word) in &notes.reported {
         assert_eq!(drafts[draft].state, *word, "the result is lost");
@@ -449,7 +648,10 @@ mod heavy {
         let look = town.place.look().await;
         check(&town, &look, &mut starts).await;
         assert_eq!(look.text("PRAGMA integrity_check").await, "ok");
-        assert_eq!(look.number("SELECT count(*) FROM pragma_foreign_key_check").await, 0);
+        assert_eq!(
+            look.number("SELECT count(*) FROM pragma_foreign_key_check").await,
+            0
+        );
         look.close().await;
     }
 
@@ -457,7 +659,10 @@ mod heavy {
     async fn two_hundred_kills_lose_and_double_nothing_on_postgres() {
         let cluster = match Cluster::start(Durability::Durable) {
             Ok(cluster) => cluster,
-            Err(error) if std::env::var_os("CI").is_none() && error.to_string().starts_with("no Postgres server") => {
+            Err(error)
+                if std::env::var_os("CI").is_none()
+                    && error.to_string().starts_with("no Postgres server") =>
+            {
                 eprintln!("SKIPPED: {error}");
                 return;
             }

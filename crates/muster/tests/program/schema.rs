@@ -12,16 +12,22 @@ use crate::support::{Place, Server, TOOLS, message};
 
 /// The folder of installed tools; `None` where there is none, which in CI is a failure.
 fn tools(needed: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("MUSTER_TEST_TOOLS").map(PathBuf::from).filter(|folder| folder.join(needed).exists());
+    let folder = std::env::var_os("MUSTER_TEST_TOOLS")
+        .map(PathBuf::from)
+        .filter(|folder| folder.join(needed).exists());
     if folder.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "MUSTER_TEST_TOOLS holds no {needed}: ./test installs it");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "MUSTER_TEST_TOOLS holds no {needed}: ./test installs it"
+        );
         eprintln!("SKIPPED: MUSTER_TEST_TOOLS holds no {needed} (./test installs it)");
     }
     folder
 }
 
 fn passes(what: &str, output: &Output) {
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{what} failed:\n{said}");
     let lines: Vec<&str> = said.lines().collect();
     eprintln!("{what}:\n{}", lines[lines.len().saturating_sub(30)..].join("\n"));
@@ -29,7 +35,9 @@ fn passes(what: &str, output: &Output) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tester_that_knows_only_the_openapi_document_finds_no_contradiction() {
-    let Some(folder) = tools("bin/schemathesis") else { return };
+    let Some(folder) = tools("bin/schemathesis") else {
+        return;
+    };
     let place = Place::new().with_clock();
     place.add_owner("ada");
     let token = place.add_connector("ada", "mail");
@@ -48,7 +56,12 @@ async fn a_tester_that_knows_only_the_openapi_document_finds_no_contradiction() 
     }
     let mut claimed = Vec::new();
     for _ in 0..4 {
-        claimed.push(http.claim(&token, 0).await.json()["draft_id"].as_i64().unwrap().to_string());
+        claimed.push(
+            http.claim(&token, 0).await.json()["draft_id"]
+                .as_i64()
+                .unwrap()
+                .to_string(),
+        );
     }
     place.ok(&["chief", "set", "--runtime", "command", "--command", "true"]);
     // An hour each moment, so that the hour's allowance is never used up.
@@ -64,27 +77,76 @@ async fn a_tester_that_knows_only_the_openapi_document_finds_no_contradiction() 
     });
 
     let mut command = Command::new(folder.join("bin/schemathesis"));
-    command.args(["run", &format!("{}/openapi.json", server.url()), "--checks", "all", "--max-examples", "60", "--workers", "1"]);
-    command.args(["--seed", "7", "--generation-deterministic", "--no-color", "--phases", "examples,coverage,fuzzing"]);
-    command.args(["--header", &format!("Authorization: Bearer {token}")]).current_dir(place.path(""));
-    command.env("SCHEMATHESIS_HOOKS", "schemathesis_hooks").env("PYTHONPATH", TOOLS).env("PYTHONDONTWRITEBYTECODE", "1");
-    command.env("MUSTER_TEST_CLAIMED", claimed.join(",")).env("MUSTER_TEST_STATUSES", place.path("statuses"));
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    command.args([
+        "run",
+        &format!("{}/openapi.json", server.url()),
+        "--checks",
+        "all",
+        "--max-examples",
+        "60",
+        "--workers",
+        "1",
+    ]);
+    command.args([
+        "--seed",
+        "7",
+        "--generation-deterministic",
+        "--no-color",
+        "--phases",
+        "examples,coverage,fuzzing",
+    ]);
+    command
+        .args(["--header", &format!("Authorization: Bearer {token}")])
+        .current_dir(place.path(""));
+    command
+        .env("SCHEMATHESIS_HOOKS", "schemathesis_hooks")
+        .env("PYTHONPATH", TOOLS)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+        .env("MUSTER_TEST_CLAIMED", claimed.join(","))
+        .env("MUSTER_TEST_STATUSES", place.path("statuses"));
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap();
     moving.abort();
     passes("schemathesis", &output);
     // It must have met the answers that matter, or it proves little.
     let met = std::fs::read_to_string(place.path("statuses")).unwrap();
-    for wanted in ["messages 202", "messages 200", "messages 400", "messages 401", "claim 200", "claim 204", "claim 400", "result 200", "result 409", "result 404", "result 400"] {
-        assert!(met.lines().any(|line| line == wanted), "no {wanted} among {:?}", met.lines().collect::<std::collections::BTreeSet<_>>());
+    for wanted in [
+        "messages 202",
+        "messages 200",
+        "messages 400",
+        "messages 401",
+        "claim 200",
+        "claim 204",
+        "claim 400",
+        "result 200",
+        "result 409",
+        "result 404",
+        "result 400",
+    ] {
+        assert!(
+            met.lines().any(|line| line == wanted),
+            "no {wanted} among {:?}",
+            met.lines().collect::<std::collections::BTreeSet<_>>()
+        );
     }
     assert_eq!(http.message(&token, &message("after")).await.status, 202);
-    assert!(!server.err.text().contains("panicked") && !server.err.text().contains("ERROR"), "{}", server.err.text());
+    assert!(
+        !server.err.text().contains("panicked") && !server.err.text().contains("ERROR"),
+        "{}",
+        server.err.text()
+    );
 }
 
 /// Stands before the server and adds the credential that the suite cannot send.
 async fn with_token(server: &Server, token: &str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (own, port, token) = (listener.local_addr().unwrap().port(), server.port, token.to_owned());
+    let (own, port, token) = (
+        listener.local_addr().unwrap().port(),
+        server.port,
+        token.to_owned(),
+    );
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             let token = token.clone();
@@ -107,25 +169,43 @@ async fn pass_on(mut client: TcpStream, own: u16, port: u16, token: &str) -> std
         }
     };
     let head = String::from_utf8_lossy(&bytes[..end]).replace(&format!(":{own}"), &format!(":{port}"));
-    let lines = head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
-    let head = lines.collect::<Vec<_>>().join("\r\n") + &format!("\r\nauthorization: Bearer {token}\r\nconnection: close");
+    let lines = head
+        .lines()
+        .filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
+    let head = lines.collect::<Vec<_>>().join("\r\n")
+        + &format!("\r\nauthorization: Bearer {token}\r\nconnection: close");
     let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
     server.write_all(head.as_bytes()).await?;
     server.write_all(&bytes[end..]).await?;
-    tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop)
+    tokio::io::copy_bidirectional(&mut client, &mut server)
+        .await
+        .map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_protocols_own_suite_passes_for_what_the_mcp_door_offers() {
-    let Some(folder) = tools("npm/node_modules/conformance-next") else { return };
+    let Some(folder) = tools("npm/node_modules/conformance-next") else {
+        return;
+    };
     let place = Place::new();
     place.add_owner("ada");
     let token = place.add_connector("ada", "mail");
     // A turn that lasts, so that the suite sees the door as the chief does, with its tool.
     let script = place.path("chief.sh");
-    std::fs::write(&script, "printf %s \"$MUSTER_AGENT_TOKEN\" > \"$1.new\" && mv \"$1.new\" \"$1\" && sleep 600\n").unwrap();
+    std::fs::write(
+        &script,
+        "printf %s \"$MUSTER_AGENT_TOKEN\" > \"$1.new\" && mv \"$1.new\" \"$1\" && sleep 600\n",
+    )
+    .unwrap();
     let file = place.path("token");
-    place.ok(&["chief", "set", "--runtime", "command", "--command", &format!("sh '{}' '{}'", script.display(), file.display())]);
+    place.ok(&[
+        "chief",
+        "set",
+        "--runtime",
+        "command",
+        "--command",
+        &format!("sh '{}' '{}'", script.display(), file.display()),
+    ]);
     let server = place.serve();
     server.http().message(&token, &message("m")).await;
     for _ in 0..500 {
@@ -135,21 +215,55 @@ async fn the_protocols_own_suite_passes_for_what_the_mcp_door_offers() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let agent = std::fs::read_to_string(file).unwrap();
-    let listed = server.http().send(mcp(&server, &agent, "tools/list", &json!({}))).await.unwrap();
-    assert_eq!(listed.json()["result"]["tools"][0]["name"], "reply_draft", "{listed:?}");
+    let listed = server
+        .http()
+        .send(mcp(&server, &agent, "tools/list", &json!({})))
+        .await
+        .unwrap();
+    assert_eq!(
+        listed.json()["result"]["tools"][0]["name"],
+        "reply_draft",
+        "{listed:?}"
+    );
 
     let port = with_token(&server, &agent).await;
     let url = format!("http://127.0.0.1:{port}/mcp");
-    let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+    let path = format!(
+        "{}:{}",
+        folder.join("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
     let suites = [
-        ("@modelcontextprotocol/conformance", "mcp-baseline-2025.yml", &["--suite", "active"][..]),
-        ("conformance-next", "mcp-baseline-2026.yml", &["--requirements", "2026-07-28"]),
+        (
+            "@modelcontextprotocol/conformance",
+            "mcp-baseline-2025.yml",
+            &["--suite", "active"][..],
+        ),
+        (
+            "conformance-next",
+            "mcp-baseline-2026.yml",
+            &["--requirements", "2026-07-28"],
+        ),
     ];
     for (package, baseline, further) in suites {
         let mut command = Command::new("node");
-        command.arg(folder.join("npm/node_modules").join(package).join("dist/index.js")).args(["server", "--url", &url]).args(further);
-        command.arg("--expected-failures").arg(format!("{TOOLS}/{baseline}")).env("PATH", &path).current_dir(place.path(""));
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        command
+            .arg(
+                folder
+                    .join("npm/node_modules")
+                    .join(package)
+                    .join("dist/index.js"),
+            )
+            .args(["server", "--url", &url])
+            .args(further);
+        command
+            .arg("--expected-failures")
+            .arg(format!("{TOOLS}/{baseline}"))
+            .env("PATH", &path)
+            .current_dir(place.path(""));
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+            .await
+            .unwrap();
         passes(package, &output);
     }
     assert!(!server.err.text().contains("panicked"), "{}", server.err.text());
@@ -157,6 +271,12 @@ async fn the_protocols_own_suite_passes_for_what_the_mcp_door_offers() {
 
 fn mcp(server: &Server, token: &str, method: &str, params: &serde_json::Value) -> reqwest::RequestBuilder {
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let request = server.http().request(reqwest::Method::POST, "/mcp").bearer_auth(token).json(&call);
-    request.header("accept", "application/json, text/event-stream").header("mcp-protocol-version", "2025-06-18")
+    let request = server
+        .http()
+        .request(reqwest::Method::POST, "/mcp")
+        .bearer_auth(token)
+        .json(&call);
+    request
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2025-06-18")
 }

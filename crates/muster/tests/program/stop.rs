@@ -27,13 +27,19 @@ async fn a_stop_ends_waiting_claims_and_leases_nothing() {
         let waiting: Vec<_> = (0..5)
             .map(|_| {
                 let (http, token) = (http.clone(), token.clone());
-                tokio::spawn(async move { http.try_post("/plugin/v1/drafts/claim", &token, &json!({"wait_seconds": 25})).await })
+                tokio::spawn(async move {
+                    http.try_post("/plugin/v1/drafts/claim", &token, &json!({"wait_seconds": 25}))
+                        .await
+                })
             })
             .collect();
         tokio::time::sleep(Duration::from_millis(200)).await;
         let (said, took) = server.stop();
         assert_eq!(said.code(), 0, "{said:?}");
-        assert!(took < Duration::from_secs(2), "nothing ran but claims, and the stop took {took:?}");
+        assert!(
+            took < Duration::from_secs(2),
+            "nothing ran but claims, and the stop took {took:?}"
+        );
         for claim in waiting {
             // Without an answer the connection was closed.
             if let Ok(answer) = claim.await.unwrap() {
@@ -67,7 +73,11 @@ async fn a_stop_ends_the_running_turn_and_leaves_its_message_unconfirmed() {
         let look = place.look().await;
         assert_eq!(look.text("SELECT state FROM messages").await, "unconfirmed");
         assert_eq!(look.text("SELECT outcome FROM turns").await, "unconfirmed");
-        assert_eq!(look.number("SELECT count(*) FROM tokens").await, 0, "the turn's token is left");
+        assert_eq!(
+            look.number("SELECT count(*) FROM tokens").await,
+            0,
+            "the turn's token is left"
+        );
         look.close().await;
         place.end().await;
     }
@@ -89,8 +99,13 @@ async fn clients_that_dawdle_do_not_hold_up_a_stop() {
     let _links = [
         open(String::new()),
         open("GET / HT".to_owned()),
-        open(format!("POST /plugin/v1/messages HTTP/1.1\r\n{host}authorization: Bearer {token}\r\ncontent-length: 100\r\n\r\n{{")),
-        open(format!("POST /sign-in HTTP/1.1\r\n{host}content-length: 100\r\ncontent-type: application/x-www-form-urlencoded\r\norigin: {}\r\n\r\nname=", server.url())),
+        open(format!(
+            "POST /plugin/v1/messages HTTP/1.1\r\n{host}authorization: Bearer {token}\r\ncontent-length: 100\r\n\r\n{{"
+        )),
+        open(format!(
+            "POST /sign-in HTTP/1.1\r\n{host}content-length: 100\r\ncontent-type: application/x-www-form-urlencoded\r\norigin: {}\r\n\r\nname=",
+            server.url()
+        )),
         open(format!("GET /healthz HTTP/1.1\r\n{host}\r\n")),
     ];
     // A page's open stream of hints.
@@ -99,7 +114,10 @@ async fn clients_that_dawdle_do_not_hold_up_a_stop() {
     let (said, took) = server.stop();
     assert_eq!(said.code(), 0, "{said:?}");
     assert!(took < SPAN, "{took:?}: {}", said.err);
-    assert!(tokio::time::timeout(Duration::from_secs(2), hints).await.is_ok(), "the stream of hints is still open");
+    assert!(
+        tokio::time::timeout(Duration::from_secs(2), hints).await.is_ok(),
+        "the stream of hints is still open"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,19 +125,33 @@ async fn a_second_signal_means_now() {
     let place = Place::new();
     place.add_owner("ada");
     let token = place.add_connector("ada", "mail");
-    for (first, second) in [(Signal::SIGTERM, Signal::SIGTERM), (Signal::SIGINT, Signal::SIGINT), (Signal::SIGINT, Signal::SIGTERM)] {
+    for (first, second) in [
+        (Signal::SIGTERM, Signal::SIGTERM),
+        (Signal::SIGINT, Signal::SIGINT),
+        (Signal::SIGINT, Signal::SIGTERM),
+    ] {
         let server = place.serve();
         let mut link = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-        let head = format!("POST /plugin/v1/messages HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nauthorization: Bearer {token}\r\ncontent-length: 100\r\n\r\n", server.port);
+        let head = format!(
+            "POST /plugin/v1/messages HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nauthorization: Bearer {token}\r\ncontent-length: 100\r\n\r\n",
+            server.port
+        );
         link.write_all(head.as_bytes()).unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
         server.signal(first);
         tokio::time::sleep(Duration::from_millis(200)).await;
-        assert!(lives(server.pid()), "the first signal already ended it, so this proves nothing");
+        assert!(
+            lives(server.pid()),
+            "the first signal already ended it, so this proves nothing"
+        );
         let begun = std::time::Instant::now();
         server.signal(second);
         let said = server.ended();
-        assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_millis(500),
+            "{:?}",
+            begun.elapsed()
+        );
         assert_eq!(said.code(), 130);
     }
 }
@@ -131,10 +163,20 @@ async fn a_stopped_server_leaves_one_whole_sqlite_file() {
     let token = place.add_connector("ada", "mail");
     let server = place.serve();
     for number in 0..20 {
-        assert_eq!(server.http().message(&token, &message(&format!("m-{number}"))).await.status, 202);
+        assert_eq!(
+            server
+                .http()
+                .message(&token, &message(&format!("m-{number}")))
+                .await
+                .status,
+            202
+        );
     }
     let wal = place.data().join("muster.db-wal");
-    assert!(wal.metadata().unwrap().len() > 0, "nothing was in the write-ahead log, so this proves nothing");
+    assert!(
+        wal.metadata().unwrap().len() > 0,
+        "nothing was in the write-ahead log, so this proves nothing"
+    );
     assert_eq!(server.stop().0.code(), 0);
     assert!(!wal.exists(), "the write-ahead log is left");
     // The one file is the whole database.
@@ -155,7 +197,11 @@ async fn a_signal_before_the_first_request_ends_it_cleanly_on_each_engine() {
             server.signal(signal);
             let said = server.ended();
             assert_eq!(said.code(), 0, "{said:?}");
-            assert!(!said.err.contains("panicked") && !said.err.contains("ERROR"), "{}", said.err);
+            assert!(
+                !said.err.contains("panicked") && !said.err.contains("ERROR"),
+                "{}",
+                said.err
+            );
         }
         assert!(engine == Engine::Postgres || !place.data().join("muster.db-wal").exists());
         place.end().await;

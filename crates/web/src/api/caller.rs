@@ -18,7 +18,9 @@ impl FromRequestParts<Web> for Script {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Response> {
-        let Some(token) = bearer_alone(&parts.headers, web.origin.secure()) else { return Err(refuse::unauthorized()) };
+        let Some(token) = bearer_alone(&parts.headers, web.origin.secure()) else {
+            return Err(refuse::unauthorized());
+        };
         match find(web, token).await {
             Ok(Some(caller)) => Ok(Self(caller)),
             Ok(None) => Err(refuse::unauthorized()),
@@ -32,7 +34,9 @@ async fn find(web: &Web, token: &str) -> Result<Option<PersonalCaller>, Fault> {
         && secret::same(hook.expose(), token)
     {
         // The hook token belongs to the server, so it acts for the server's first account.
-        return Ok(accounts::first_enabled(&web.app).await?.map(|owner| PersonalCaller { owner: owner.id }));
+        return Ok(accounts::first_enabled(&web.app)
+            .await?
+            .map(|owner| PersonalCaller { owner: owner.id }));
     }
     accounts::personal(&web.app, token).await
 }

@@ -18,27 +18,39 @@ use caller::Script;
 
 pub(crate) fn table(web: &Web) -> Table {
     let off = from_fn_with_state(web.clone(), only_while_on);
-    Table::of(Door::Script).post("/api/plugins/messages/{id}/retry", retry).wrap(move |router| {
-        router
-            .method_not_allowed_fallback(refuse::wrong_method)
-            .layer(off)
-            .route("/api", any(refuse::no_route))
-            .route("/api/", any(refuse::no_route))
-            .route("/api/{*rest}", any(refuse::no_route))
-    })
+    Table::of(Door::Script)
+        .post("/api/plugins/messages/{id}/retry", retry)
+        .wrap(move |router| {
+            router
+                .method_not_allowed_fallback(refuse::wrong_method)
+                .layer(off)
+                .route("/api", any(refuse::no_route))
+                .route("/api/", any(refuse::no_route))
+                .route("/api/{*rest}", any(refuse::no_route))
+        })
 }
 
 /// Routes about connectors' messages do not exist while plugins are off, whoever asks.
 async fn only_while_on(State(web): State<Web>, request: axum::extract::Request, next: Next) -> Response {
-    if web.app.settings.plugins { next.run(request).await } else { refuse::no_route().await }
+    if web.app.settings.plugins {
+        next.run(request).await
+    } else {
+        refuse::no_route().await
+    }
 }
 
 async fn retry(State(web): State<Web>, Script(caller): Script, Path(id): Path<String>) -> Response {
-    let Ok(message) = id.parse::<MessageId>() else { return refuse::retry(&messages::RetryRefusal::NotFound) };
+    let Ok(message) = id.parse::<MessageId>() else {
+        return refuse::retry(&messages::RetryRefusal::NotFound);
+    };
     match messages::retry(&web.app, caller.owner, message, "api").await {
         Ok(()) => {
             chief::start_delivery(&web.app, caller.owner, message);
-            Json(Retried { id: message.get(), status: "queued".to_owned() }).into_response()
+            Json(Retried {
+                id: message.get(),
+                status: "queued".to_owned(),
+            })
+            .into_response()
         }
         Err(refusal) => refuse::retry(&refusal),
     }

@@ -13,8 +13,13 @@ fn answer(status: StatusCode, error: impl Into<String>) -> Response {
 }
 
 pub(super) fn unauthorized() -> Response {
-    let mut response = answer(StatusCode::UNAUTHORIZED, "this route takes a live personal token: Authorization: Bearer mst_…; make one with muster token create --kind personal");
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    let mut response = answer(
+        StatusCode::UNAUTHORIZED,
+        "this route takes a live personal token: Authorization: Bearer mst_…; make one with muster token create --kind personal",
+    );
+    response
+        .headers_mut()
+        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }
 

@@ -12,7 +12,9 @@ use crate::credential::bearer_alone;
 
 /// Lets a request with a live agent token through, with its `AgentCaller` as an extension.
 pub(super) async fn agents_only(State(web): State<Web>, mut request: Request, next: Next) -> Response {
-    let Some(token) = bearer_alone(request.headers(), web.origin.secure()) else { return unauthorized() };
+    let Some(token) = bearer_alone(request.headers(), web.origin.secure()) else {
+        return unauthorized();
+    };
     match accounts::agent(&web.app, token).await {
         Ok(Some(caller)) => {
             request.extensions_mut().insert(caller);
@@ -28,5 +30,10 @@ pub(super) async fn agents_only(State(web): State<Web>, mut request: Request, ne
 
 fn unauthorized() -> Response {
     let challenge = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))];
-    (StatusCode::UNAUTHORIZED, challenge, "this door takes a live agent token: Authorization: Bearer mag_…\n").into_response()
+    (
+        StatusCode::UNAUTHORIZED,
+        challenge,
+        "this door takes a live agent token: Authorization: Bearer mag_…\n",
+    )
+        .into_response()
 }

@@ -23,12 +23,19 @@ const BODY: usize = 256 * 1024;
 
 pub(crate) fn table(web: &Web) -> Table {
     let agents_only = from_fn_with_state(web.clone(), caller::agents_only);
-    Table::of(Door::Agent).post("/mcp", serve).get("/mcp", serve).wrap(move |router| router.route_layer(agents_only))
+    Table::of(Door::Agent)
+        .post("/mcp", serve)
+        .get("/mcp", serve)
+        .wrap(move |router| router.route_layer(agents_only))
 }
 
 async fn serve(State(web): State<Web>, request: Request) -> Response {
     if foreign_origin(&web, request.headers()) {
-        return (StatusCode::FORBIDDEN, "this request comes from a page of another site; nothing was done\n").into_response();
+        return (
+            StatusCode::FORBIDDEN,
+            "this request comes from a page of another site; nothing was done\n",
+        )
+            .into_response();
     }
     let mut config = StreamableHttpServerConfig::default();
     // Stateless: no session to lose at a restart, and two calls with one id cannot cross.
@@ -41,7 +48,11 @@ async fn serve(State(web): State<Web>, request: Request) -> Response {
     config.allowed_origins = Vec::new();
     config.cancellation_token = web.app.tasks.stopping();
     let app = web.app.clone();
-    let service = StreamableHttpService::new(move || Ok(server::Server::new(app.clone())), Arc::new(NeverSessionManager::default()), config);
+    let service = StreamableHttpService::new(
+        move || Ok(server::Server::new(app.clone())),
+        Arc::new(NeverSessionManager::default()),
+        config,
+    );
     match service.oneshot(request).await {
         Ok(response) => response.into_response(),
         Err(never) => match never {},
@@ -51,5 +62,9 @@ async fn serve(State(web): State<Web>, request: Request) -> Response {
 /// Whether a browser sent this from a page that is not muster's: agent programs send no `Origin` at all.
 fn foreign_origin(web: &Web, headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    headers.get(ORIGIN).is_some_and(|origin| !origin.to_str().is_ok_and(|origin| web.origin.is_origin(origin, host)))
+    headers.get(ORIGIN).is_some_and(|origin| {
+        !origin
+            .to_str()
+            .is_ok_and(|origin| web.origin.is_origin(origin, host))
+    })
 }

@@ -4,7 +4,8 @@ use http::request::Parts;
 use muster_app::App;
 use muster_app::accounts::AgentCaller;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -25,7 +26,10 @@ impl Server {
 /// Who calls: put there by the door before anything of MCP was read.
 fn caller(context: &RequestContext<RoleServer>) -> Result<AgentCaller, ErrorData> {
     let parts = context.extensions.get::<Parts>();
-    parts.and_then(|parts| parts.extensions.get::<AgentCaller>()).cloned().ok_or_else(|| ErrorData::internal_error("the caller is unknown", None))
+    parts
+        .and_then(|parts| parts.extensions.get::<AgentCaller>())
+        .cloned()
+        .ok_or_else(|| ErrorData::internal_error("the caller is unknown", None))
 }
 
 impl ServerHandler for Server {
@@ -40,13 +44,30 @@ impl ServerHandler for Server {
         info
     }
 
-    async fn list_tools(&self, _: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
         let caller = caller(&context)?;
-        Ok(ListToolsResult::with_all_items(tools::offered(&self.app, &caller)))
+        Ok(ListToolsResult::with_all_items(tools::offered(
+            &self.app, &caller,
+        )))
     }
 
-    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
         let caller = caller(&context)?;
-        tools::call(&self.app, &caller, &request.name, request.arguments.unwrap_or_default()).await.map(Into::into)
+        tools::call(
+            &self.app,
+            &caller,
+            &request.name,
+            request.arguments.unwrap_or_default(),
+        )
+        .await
+        .map(Into::into)
     }
 }

@@ -13,7 +13,11 @@ const REPLY_DRAFT: &str = "reply_draft";
 
 /// The tools this caller may call.
 pub(super) fn offered(app: &App, caller: &AgentCaller) -> Vec<Tool> {
-    if app.settings.plugins && caller.chief.is_some() { vec![reply_draft()] } else { Vec::new() }
+    if app.settings.plugins && caller.chief.is_some() {
+        vec![reply_draft()]
+    } else {
+        Vec::new()
+    }
 }
 
 fn object(value: Value) -> Arc<JsonObject> {
@@ -44,12 +48,23 @@ fn reply_draft() -> Tool {
     let mut tool = Tool::new_with_raw(REPLY_DRAFT, Some(description.into()), object(input));
     tool.output_schema = Some(object(output));
     tool.title = Some("Draft a reply".to_owned());
-    tool.annotations = Some(ToolAnnotations::from_raw(None, Some(false), Some(false), Some(false), Some(false)));
+    tool.annotations = Some(ToolAnnotations::from_raw(
+        None,
+        Some(false),
+        Some(false),
+        Some(false),
+        Some(false),
+    ));
     tool
 }
 
 /// Calls a tool by name. A refusal is a result the model can read; only an unknown name is a protocol error.
-pub(super) async fn call(app: &App, caller: &AgentCaller, name: &str, arguments: JsonObject) -> Result<CallToolResult, ErrorData> {
+pub(super) async fn call(
+    app: &App,
+    caller: &AgentCaller,
+    name: &str,
+    arguments: JsonObject,
+) -> Result<CallToolResult, ErrorData> {
     match name {
         REPLY_DRAFT => Ok(call_reply_draft(app, caller, &arguments).await),
         _ => Err(ErrorData::invalid_params("there is no such tool", None)),
@@ -57,13 +72,21 @@ pub(super) async fn call(app: &App, caller: &AgentCaller, name: &str, arguments:
 }
 
 async fn call_reply_draft(app: &App, caller: &AgentCaller, arguments: &JsonObject) -> CallToolResult {
-    let message = arguments.get("message_id").and_then(Value::as_i64).filter(|id| *id > 0);
+    let message = arguments
+        .get("message_id")
+        .and_then(Value::as_i64)
+        .filter(|id| *id > 0);
     let body = arguments.get("body").and_then(Value::as_str);
     let (Some(message), Some(body)) = (message, body) else {
-        return refusal("invalid_argument", "reply_draft takes message_id, a whole number, and body, a string; nothing was filed");
+        return refusal(
+            "invalid_argument",
+            "reply_draft takes message_id, a whole number, and body, a string; nothing was filed",
+        );
     };
     match drafts::file(app, caller, MessageId::new(message), body).await {
-        Ok(filed) => CallToolResult::structured(json!({"draft_id": filed.id.get(), "status": "pending", "superseded": filed.superseded})),
+        Ok(filed) => CallToolResult::structured(
+            json!({"draft_id": filed.id.get(), "status": "pending", "superseded": filed.superseded}),
+        ),
         Err(error) => {
             if let FileRefusal::Fault(fault) = &error {
                 tracing::error!(error = %fault.chain(), "a draft could not be filed");

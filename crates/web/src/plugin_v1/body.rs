@@ -27,8 +27,13 @@ pub(super) enum BodyError {
 }
 
 /// Takes a body and reads it with `reader`.
-pub(super) async fn read<T>(body: Body, reader: impl FnOnce(&[u8]) -> Result<T, ReadError>) -> Result<T, BodyError> {
-    let bytes = tokio::time::timeout(PATIENCE, collect(body)).await.unwrap_or(Err(BodyError::TooSlow))?;
+pub(super) async fn read<T>(
+    body: Body,
+    reader: impl FnOnce(&[u8]) -> Result<T, ReadError>,
+) -> Result<T, BodyError> {
+    let bytes = tokio::time::timeout(PATIENCE, collect(body))
+        .await
+        .unwrap_or(Err(BodyError::TooSlow))?;
     Ok(reader(&bytes)?)
 }
 
@@ -48,5 +53,9 @@ async fn collect(body: Body) -> Result<Vec<u8>, BodyError> {
             }
         }
     }
-    if seen > LIMIT { Err(BodyError::TooLarge) } else { Ok(bytes) }
+    if seen > LIMIT {
+        Err(BodyError::TooLarge)
+    } else {
+        Ok(bytes)
+    }
 }

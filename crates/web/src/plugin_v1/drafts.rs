@@ -32,7 +32,12 @@ pub(super) async fn claim(State(web): State<Web>, Connector(caller): Connector, 
     }
 }
 
-pub(super) async fn report(State(web): State<Web>, Connector(caller): Connector, Path(id): Path<String>, request: Body) -> Response {
+pub(super) async fn report(
+    State(web): State<Web>,
+    Connector(caller): Connector,
+    Path(id): Path<String>,
+    request: Body,
+) -> Response {
     let report = match body::read(request, read_result).await {
         Ok(report) => report,
         Err(error) => return refuse::body(&web, &caller, &error).await,
@@ -41,7 +46,11 @@ pub(super) async fn report(State(web): State<Web>, Connector(caller): Connector,
         return refuse::no_such_reply();
     };
     match drafts::report(&web.app, &caller, draft, report).await {
-        Ok(reported) => Json(Recorded { draft_id: reported.id.get(), status: reported.state.as_str().to_owned() }).into_response(),
+        Ok(reported) => Json(Recorded {
+            draft_id: reported.id.get(),
+            status: reported.state.as_str().to_owned(),
+        })
+        .into_response(),
         Err(error) => refuse::report(draft, &error),
     }
 }

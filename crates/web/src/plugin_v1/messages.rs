@@ -28,7 +28,10 @@ pub(super) async fn accept(State(web): State<Web>, Connector(caller): Connector,
         Status::Delivered => MessageStatus::Delivered,
         Status::Unconfirmed => MessageStatus::Unconfirmed,
     };
-    let answer = Json(StoredMessage { id: accepted.id.get(), status });
+    let answer = Json(StoredMessage {
+        id: accepted.id.get(),
+        status,
+    });
     if accepted.deliverable {
         chief::start_delivery(&web.app, caller.owner, accepted.id);
     }

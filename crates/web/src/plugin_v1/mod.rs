@@ -34,10 +34,16 @@ pub(crate) fn table(web: &Web) -> Table {
 /// The document that describes this door; it holds nothing of anybody's.
 pub(crate) fn description(web: &Web) -> Table {
     let off = from_fn_with_state(web.clone(), only_while_on);
-    Table::of(Door::Anyone).get("/openapi.json", openapi::document).wrap(move |router| router.layer(off))
+    Table::of(Door::Anyone)
+        .get("/openapi.json", openapi::document)
+        .wrap(move |router| router.layer(off))
 }
 
 /// Runs before the credential and the body are looked at.
 async fn only_while_on(State(web): State<Web>, request: Request, next: Next) -> Response {
-    if web.app.settings.plugins { next.run(request).await } else { refuse::off() }
+    if web.app.settings.plugins {
+        next.run(request).await
+    } else {
+        refuse::off()
+    }
 }

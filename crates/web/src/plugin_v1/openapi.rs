@@ -2,10 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use muster_wire::plugin_v1::{Claim, ClaimedReply, Conflict, MessageStatus, NewMessage, Recorded, Refusal, SendResult, StoredMessage};
+use muster_wire::plugin_v1::{
+    Claim, ClaimedReply, Conflict, MessageStatus, NewMessage, Recorded, Refusal, SendResult, StoredMessage,
+};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{RefOr, Required};
 use utoipa::openapi::server::Server;
+use utoipa::openapi::{RefOr, Required};
 use utoipa::{Modify, OpenApi};
 
 use crate::Web;
@@ -34,7 +36,11 @@ struct BodyMayBeEmpty;
 
 impl Modify for BodyMayBeEmpty {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let claim = document.paths.paths.get_mut("/plugin/v1/drafts/claim").and_then(|path| path.post.as_mut());
+        let claim = document
+            .paths
+            .paths
+            .get_mut("/plugin/v1/drafts/claim")
+            .and_then(|path| path.post.as_mut());
         if let Some(RefOr::T(body)) = claim.and_then(|claim| claim.request_body.as_mut()) {
             body.required = Some(Required::False);
         }

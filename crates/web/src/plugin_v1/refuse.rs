@@ -20,12 +20,18 @@ fn answer(status: StatusCode, error: impl Into<String>) -> Response {
 
 /// Plugins are off on this server.
 pub(super) fn off() -> Response {
-    answer(StatusCode::NOT_FOUND, "plugins are off on this server; its owner turns them on with MUSTER_PLUGINS=1")
+    answer(
+        StatusCode::NOT_FOUND,
+        "plugins are off on this server; its owner turns them on with MUSTER_PLUGINS=1",
+    )
 }
 
 /// No such route.
 pub(super) async fn no_route() -> Response {
-    answer(StatusCode::NOT_FOUND, "there is no such route; the connector API is described by /openapi.json")
+    answer(
+        StatusCode::NOT_FOUND,
+        "there is no such route; the connector API is described by /openapi.json",
+    )
 }
 
 /// A known route with another method.
@@ -35,8 +41,13 @@ pub(super) async fn wrong_method() -> Response {
 
 /// Not a live connector token, for whatever reason.
 pub(super) fn not_live() -> Response {
-    let mut response = answer(StatusCode::UNAUTHORIZED, "this is not the token of a live connector; send Authorization: Bearer mpl_… with a token that was not revoked");
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    let mut response = answer(
+        StatusCode::UNAUTHORIZED,
+        "this is not the token of a live connector; send Authorization: Bearer mpl_… with a token that was not revoked",
+    );
+    response
+        .headers_mut()
+        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }
 
@@ -44,7 +55,9 @@ pub(super) fn not_live() -> Response {
 pub(crate) fn fault(fault: &Fault) -> Response {
     tracing::error!(error = %fault.chain(), "a connector's request failed inside muster");
     let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, fault.sentence());
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from_static("10"));
     response
 }
 
@@ -67,7 +80,9 @@ pub(super) fn message(error: &MessageError) -> Response {
     match error {
         MessageError::HourlyCap { retry_after } | MessageError::UndeliveredCap { retry_after } => {
             let mut response = answer(StatusCode::TOO_MANY_REQUESTS, error.to_string());
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*retry_after));
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(*retry_after));
             response
         }
         MessageError::NotLive => not_live(),
@@ -92,7 +107,11 @@ pub(super) fn report(draft: DraftId, error: &ReportRefusal) -> Response {
         ReportRefusal::NotLive => not_live(),
         ReportRefusal::NotFound => no_such_reply(),
         ReportRefusal::Conflict(state) => {
-            let conflict = Conflict { error: error.to_string(), draft_id: draft.get(), status: state.as_str().to_owned() };
+            let conflict = Conflict {
+                error: error.to_string(),
+                draft_id: draft.get(),
+                status: state.as_str().to_owned(),
+            };
             (StatusCode::CONFLICT, Json(conflict)).into_response()
         }
         ReportRefusal::Fault(broken) => fault(broken),

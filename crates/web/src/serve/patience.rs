@@ -26,7 +26,11 @@ pub(super) struct Timely {
 
 impl Timely {
     pub(super) fn new(body: Incoming, span: Duration) -> Self {
-        Self { body, span, deadline: None }
+        Self {
+            body,
+            span,
+            deadline: None,
+        }
     }
 }
 
@@ -34,13 +38,18 @@ impl Body for Timely {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let span = self.span;
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(span)));
         match polled {
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Ready(Some(frame)) if !deadline.is_elapsed() => Poll::Ready(Some(frame.map_err(Into::into))),
+            Poll::Ready(Some(frame)) if !deadline.is_elapsed() => {
+                Poll::Ready(Some(frame.map_err(Into::into)))
+            }
             Poll::Ready(Some(_)) => Poll::Ready(Some(Err(TooSlow.into()))),
             Poll::Pending => deadline.as_mut().poll(cx).map(|()| Some(Err(TooSlow.into()))),
         }
@@ -64,7 +73,11 @@ pub(super) struct Taken {
 
 impl Taken {
     pub(super) fn new(stream: TcpStream, span: Duration) -> Self {
-        Self { stream, span, stalled: None }
+        Self {
+            stream,
+            span,
+            stalled: None,
+        }
     }
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -74,12 +87,19 @@ impl Taken {
         }
         let span = self.span;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(span)));
-        stalled.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        stalled
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 impl AsyncRead for Taken {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
@@ -90,7 +110,11 @@ impl AsyncWrite for Taken {
         self.watch(cx, polled)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, pieces: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
         self.watch(cx, polled)
     }
@@ -127,9 +151,16 @@ mod tests {
     async fn connected() -> (TcpStream, CancellationToken) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().route("/", post(|body: String| async { body })).route("/large", get(|| async { vec![b'x'; 64 << 20] }));
+        let router = Router::new()
+            .route("/", post(|body: String| async { body }))
+            .route("/large", get(|| async { vec![b'x'; 64 << 20] }));
         let stop = CancellationToken::new();
-        let limits = Limits { head: SHORT, body: SHORT, take: SHORT, ..Limits::default() };
+        let limits = Limits {
+            head: SHORT,
+            body: SHORT,
+            take: SHORT,
+            ..Limits::default()
+        };
         tokio::spawn(serve(listener, router, limits, stop.clone()));
         (TcpStream::connect(address).await.unwrap(), stop)
     }
@@ -143,7 +174,9 @@ mod tests {
                 all.extend_from_slice(&piece[..read]);
             }
         };
-        tokio::time::timeout(Duration::from_secs(5), reading).await.expect("the connection was never closed");
+        tokio::time::timeout(Duration::from_secs(5), reading)
+            .await
+            .expect("the connection was never closed");
         String::from_utf8_lossy(&all).into_owned()
     }
 
@@ -151,7 +184,9 @@ mod tests {
     async fn a_body_that_trickles_is_cut_off_and_its_connection_closed() {
         let (mut link, _stop) = connected().await;
         let begun = Instant::now();
-        link.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n").await.unwrap();
+        link.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n")
+            .await
+            .unwrap();
         for _ in 0..5 {
             // Into a closed connection nothing is sent; what it said before is read below.
             let _ = link.write_all(b"a").await;
@@ -159,23 +194,34 @@ mod tests {
         }
         let said = rest(&mut link).await;
         assert!(said.starts_with("HTTP/1.1 400 "), "{said}");
-        assert!(begun.elapsed() >= SHORT && begun.elapsed() < SHORT * 10, "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() >= SHORT && begun.elapsed() < SHORT * 10,
+            "{:?}",
+            begun.elapsed()
+        );
     }
 
     #[tokio::test]
     async fn a_body_that_comes_in_pieces_but_in_time_is_taken() {
         let (mut link, _stop) = connected().await;
-        link.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\na").await.unwrap();
+        link.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\na")
+            .await
+            .unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
         link.write_all(b"b").await.unwrap();
         let said = rest(&mut link).await;
-        assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("\r\n\r\nab"), "{said}");
+        assert!(
+            said.starts_with("HTTP/1.1 200 ") && said.ends_with("\r\n\r\nab"),
+            "{said}"
+        );
     }
 
     #[tokio::test]
     async fn an_answer_that_nobody_takes_ends_the_connection() {
         let (mut link, _stop) = connected().await;
-        link.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        link.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await
+            .unwrap();
         tokio::time::sleep(SHORT * 3).await;
         let mut taken = 0;
         let mut piece = vec![0; 1 << 16];
@@ -184,14 +230,18 @@ mod tests {
                 taken += read;
             }
         };
-        tokio::time::timeout(Duration::from_secs(5), reading).await.expect("the connection was never closed");
+        tokio::time::timeout(Duration::from_secs(5), reading)
+            .await
+            .expect("the connection was never closed");
         assert!(taken < 64 << 20, "the whole answer came after all");
     }
 
     #[tokio::test]
     async fn an_answer_that_is_taken_slowly_but_steadily_comes_whole() {
         let (mut link, _stop) = connected().await;
-        link.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+        link.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await
+            .unwrap();
         let (mut taken, mut piece) = (0, vec![0; 4 << 20]);
         while let Ok(read @ 1..) = link.read(&mut piece).await {
             taken += read;

@@ -17,7 +17,11 @@ pub(crate) struct Answer {
 impl Answer {
     async fn of(response: reqwest::Response) -> reqwest::Result<Self> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Ok(Self { status, headers, text: response.text().await? })
+        Ok(Self {
+            status,
+            headers,
+            text: response.text().await?,
+        })
     }
 
     /// A header's text; empty when there is none.
@@ -46,9 +50,19 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new(base: &str) -> Self {
         static PROVIDER: Once = Once::new();
-        PROVIDER.call_once(|| rustls::crypto::ring::default_provider().install_default().unwrap());
-        let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).timeout(Duration::from_secs(40));
-        Self { client: client.build().unwrap(), base: base.to_owned() }
+        PROVIDER.call_once(|| {
+            rustls::crypto::ring::default_provider()
+                .install_default()
+                .unwrap()
+        });
+        let client = Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(Duration::from_secs(40));
+        Self {
+            client: client.build().unwrap(),
+            base: base.to_owned(),
+        }
     }
 
     /// A request that can still be changed.
@@ -67,7 +81,8 @@ impl Http {
 
     /// Posts JSON with a bearer token; an error when no whole answer came.
     pub(crate) async fn try_post(&self, path: &str, token: &str, body: &Value) -> reqwest::Result<Answer> {
-        self.send(self.request(Method::POST, path).bearer_auth(token).json(body)).await
+        self.send(self.request(Method::POST, path).bearer_auth(token).json(body))
+            .await
     }
 
     /// Posts JSON with a bearer token.
@@ -82,12 +97,14 @@ impl Http {
 
     /// Asks for an approved reply.
     pub(crate) async fn claim(&self, token: &str, wait: u64) -> Answer {
-        self.post("/plugin/v1/drafts/claim", token, &json!({"wait_seconds": wait})).await
+        self.post("/plugin/v1/drafts/claim", token, &json!({"wait_seconds": wait}))
+            .await
     }
 
     /// Reports a result.
     pub(crate) async fn report(&self, token: &str, draft: i64, result: &Value) -> Answer {
-        self.post(&format!("/plugin/v1/drafts/{draft}/result"), token, result).await
+        self.post(&format!("/plugin/v1/drafts/{draft}/result"), token, result)
+            .await
     }
 
     /// Waits until a message's state reads `status`.
@@ -117,19 +134,31 @@ pub(crate) struct Browser {
 impl Browser {
     /// One that is not signed in.
     pub(crate) fn new(base: &str) -> Self {
-        Self { http: Http::new(base), origin: base.to_owned(), cookie: String::new() }
+        Self {
+            http: Http::new(base),
+            origin: base.to_owned(),
+            cookie: String::new(),
+        }
     }
 
     /// Signs in as a person does.
     pub(crate) async fn sign_in(base: &str, name: &str, password: &str) -> Self {
         let mut browser = Self::new(base);
-        let answer = browser.submit("/sign-in", &[("name", name), ("password", password)]).await;
+        let answer = browser
+            .submit("/sign-in", &[("name", name), ("password", password)])
+            .await;
         assert_eq!(answer.status, 303, "{answer:?}");
         browser
     }
 
     pub(crate) async fn try_get(&self, path: &str) -> reqwest::Result<Answer> {
-        self.http.send(self.http.request(Method::GET, path).header("cookie", &self.cookie)).await
+        self.http
+            .send(
+                self.http
+                    .request(Method::GET, path)
+                    .header("cookie", &self.cookie),
+            )
+            .await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -138,9 +167,18 @@ impl Browser {
 
     /// Submits a form; an error when no whole answer came.
     pub(crate) async fn try_submit(&self, path: &str, fields: &[(&str, &str)]) -> reqwest::Result<Answer> {
-        let pairs: Vec<String> = fields.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
-        let form = self.http.request(Method::POST, path).header("origin", &self.origin).header("cookie", &self.cookie);
-        let form = form.header("content-type", "application/x-www-form-urlencoded").body(pairs.join("&"));
+        let pairs: Vec<String> = fields
+            .iter()
+            .map(|(name, value)| format!("{}={}", encode(name), encode(value)))
+            .collect();
+        let form = self
+            .http
+            .request(Method::POST, path)
+            .header("origin", &self.origin)
+            .header("cookie", &self.cookie);
+        let form = form
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(pairs.join("&"));
         self.http.send(form).await
     }
 
@@ -155,23 +193,39 @@ impl Browser {
 
     /// Decides about a draft: `approve`, `reject` or `withdraw`.
     pub(crate) async fn decide(&mut self, act: &str, draft: i64) -> Answer {
-        self.submit(&format!("/attention/drafts/{draft}/{act}"), &[]).await
+        self.submit(&format!("/attention/drafts/{draft}/{act}"), &[])
+            .await
     }
 
     /// Approves a draft and sees that it was.
     pub(crate) async fn approve(&mut self, draft: i64) {
         let answer = self.decide("approve", draft).await;
-        assert_eq!((answer.status, answer.header("location")), (303, format!("/attention?tab=drafts#draft-{draft}").as_str()), "{answer:?}");
+        assert_eq!(
+            (answer.status, answer.header("location")),
+            (303, format!("/attention?tab=drafts#draft-{draft}").as_str()),
+            "{answer:?}"
+        );
     }
 }
 
 /// The drafts that a page offers to approve, in its order.
 pub(crate) fn offered(page: &str) -> Vec<i64> {
     let after = page.split("/attention/drafts/").skip(1);
-    after.filter_map(|rest| rest.split_once("/approve\"")).filter_map(|(id, _)| id.parse().ok()).collect()
+    after
+        .filter_map(|rest| rest.split_once("/approve\""))
+        .filter_map(|(id, _)| id.parse().ok())
+        .collect()
 }
 
 /// As a form encodes a value.
 fn encode(text: &str) -> String {
-    text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    text.bytes()
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }

@@ -20,14 +20,28 @@ impl Look {
     }
 
     pub(super) async fn sqlite(path: &Path) -> Self {
-        let options = SqliteConnectOptions::new().filename(path).busy_timeout(std::time::Duration::from_secs(10));
-        Self::Sqlite(SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap())
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .busy_timeout(std::time::Duration::from_secs(10));
+        Self::Sqlite(
+            SqlitePoolOptions::new()
+                .max_connections(1)
+                .connect_with(options)
+                .await
+                .unwrap(),
+        )
     }
 
     /// A Postgres database as this role.
     pub(crate) async fn postgres(url: &str) -> Self {
         let options = PgConnectOptions::from_str(url).unwrap();
-        Self::Postgres(PgPoolOptions::new().max_connections(1).connect_with(options).await.unwrap())
+        Self::Postgres(
+            PgPoolOptions::new()
+                .max_connections(1)
+                .connect_with(options)
+                .await
+                .unwrap(),
+        )
     }
 
     /// All rows of a query, in the order it gives them.

@@ -19,9 +19,9 @@ use tempfile::TempDir;
 
 pub(crate) use http::{Answer, Browser, Http, offered};
 pub(crate) use look::Look;
-pub(crate) use raw::{Raw, exchange, status};
 pub(crate) use muster_store::Engine;
 pub(crate) use muster_testkit::engines;
+pub(crate) use raw::{Raw, exchange, status};
 
 /// The program under test.
 pub(crate) const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
@@ -43,7 +43,11 @@ pub(crate) struct Place {
 impl Place {
     /// A fresh one on SQLite, with plugins on.
     pub(crate) fn new() -> Self {
-        let place = Self { folder: tempfile::tempdir().unwrap(), env: Vec::new(), database: None };
+        let place = Self {
+            folder: tempfile::tempdir().unwrap(),
+            env: Vec::new(),
+            database: None,
+        };
         let data = place.data().display().to_string();
         place.with("MUSTER_DATA_DIR", &data).with("MUSTER_PLUGINS", "1")
     }
@@ -97,8 +101,13 @@ impl Place {
     /// A command line of muster's.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(MUSTER);
-        command.args(arguments).current_dir(self.folder.path()).env_clear();
-        command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.path("home"));
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env_clear();
+        command
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.path("home"));
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -125,31 +134,61 @@ impl Place {
 
     /// Makes an owner, as a script does.
     pub(crate) fn add_owner(&self, name: &str) {
-        self.run_with(&["owner", "add", name, "--password-stdin"], &format!("{PASSWORD}\n")).ok();
+        self.run_with(
+            &["owner", "add", name, "--password-stdin"],
+            &format!("{PASSWORD}\n"),
+        )
+        .ok();
     }
 
     /// Makes a connector of an owner's, as a script does; its token.
     pub(crate) fn add_connector(&self, owner: &str, name: &str) -> String {
         let label = format!("Label of {name}");
-        let said = self.ok(&["connector", "add", name, "--owner", owner, "--label", &label, "--data-scope", "notes"]);
+        let said = self.ok(&[
+            "connector",
+            "add",
+            name,
+            "--owner",
+            owner,
+            "--label",
+            &label,
+            "--data-scope",
+            "notes",
+        ]);
         said.trim_end().to_owned()
     }
 
     /// Makes a personal token of an owner's, as a script does.
     pub(crate) fn add_token(&self, owner: &str) -> String {
-        self.ok(&["token", "create", "--owner", owner, "--kind", "personal"]).trim_end().to_owned()
+        self.ok(&["token", "create", "--owner", owner, "--kind", "personal"])
+            .trim_end()
+            .to_owned()
     }
 
     /// Makes the script the owner's chief; what it records is in [`Place::record`] of the same name.
     pub(crate) fn set_chief(&self, owner: &str, record: &str, options: &str) {
-        let line = format!("python3 -I -S '{CHIEF}' '{}' {options}", self.path(record).display());
-        self.ok(&["chief", "set", "--owner", owner, "--runtime", "command", "--command", &line]);
+        let line = format!(
+            "python3 -I -S '{CHIEF}' '{}' {options}",
+            self.path(record).display()
+        );
+        self.ok(&[
+            "chief",
+            "set",
+            "--owner",
+            owner,
+            "--runtime",
+            "command",
+            "--command",
+            &line,
+        ]);
     }
 
     /// What a chief wrote down, in order.
     pub(crate) fn record(&self, name: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     /// Waits until a chief wrote down `count` lines.
@@ -209,16 +248,27 @@ pub(crate) struct Said {
 
 impl Said {
     fn of(mut command: Command, stdin: &str) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         // A command that reads nothing may have ended already.
         let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
         let done = child.wait_with_output().unwrap();
-        Self { status: done.status, out: String::from_utf8(done.stdout).unwrap(), err: String::from_utf8(done.stderr).unwrap() }
+        Self {
+            status: done.status,
+            out: String::from_utf8(done.stdout).unwrap(),
+            err: String::from_utf8(done.stderr).unwrap(),
+        }
     }
 
     /// Its exit code; 128 and more for a signal, as a shell says it.
     pub(crate) fn code(&self) -> i32 {
-        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap())
+        self.status
+            .code()
+            .unwrap_or_else(|| 128 + self.status.signal().unwrap())
     }
 
     /// Exit code, standard output, standard error.
@@ -281,7 +331,12 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the command and waits until it listens; what it said when it ended before that.
     pub(crate) fn start(mut command: Command) -> Result<Self, Said> {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (out, err) = (Output::default(), Output::default());
         let mut followers = vec![err.follow(child.stderr.take().unwrap())];
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -290,13 +345,25 @@ impl Server {
         if let Some(address) = line.trim_end().strip_prefix("listening on http://") {
             let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
             followers.push(out.follow(stdout));
-            return Ok(Self { child, port, out, err, followers });
+            return Ok(Self {
+                child,
+                port,
+                out,
+                err,
+                followers,
+            });
         }
         let mut rest = String::new();
         stdout.read_to_string(&mut rest).unwrap();
         let status = child.wait().unwrap();
-        followers.into_iter().for_each(|follower| follower.join().unwrap());
-        Err(Said { status, out: line + &rest, err: err.text() })
+        followers
+            .into_iter()
+            .for_each(|follower| follower.join().unwrap());
+        Err(Said {
+            status,
+            out: line + &rest,
+            err: err.text(),
+        })
     }
 
     /// Its process number.
@@ -348,8 +415,14 @@ impl Server {
             assert!(Instant::now() < end, "it did not end: {}", self.err.text());
             std::thread::sleep(Duration::from_millis(2));
         };
-        std::mem::take(&mut self.followers).into_iter().for_each(|follower| follower.join().unwrap());
-        Said { status, out: self.out.text(), err: self.err.text() }
+        std::mem::take(&mut self.followers)
+            .into_iter()
+            .for_each(|follower| follower.join().unwrap());
+        Said {
+            status,
+            out: self.out.text(),
+            err: self.err.text(),
+        }
     }
 }
 
@@ -368,7 +441,8 @@ pub(crate) fn message(external_id: &str) -> Value {
 /// Whether a process runs; one that only waits to be reaped does not.
 pub(crate) fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Every file and folder below a folder, itself too.

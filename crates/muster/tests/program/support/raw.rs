@@ -30,7 +30,9 @@ impl Raw {
             match self.link.read(&mut piece) {
                 Ok(0) => break true,
                 Ok(read) => all.extend_from_slice(&piece[..read]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break false,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    break false;
+                }
                 // A reset is an end too.
                 Err(_) => break true,
             }
@@ -66,5 +68,8 @@ pub(crate) fn exchange(port: u16, bytes: impl AsRef<[u8]>) -> (String, bool, Dur
 
 /// The status of the first answer; 0 when there is none.
 pub(crate) fn status(said: &str) -> u16 {
-    said.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok()).unwrap_or(0)
+    said.strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3))
+        .and_then(|code| code.parse().ok())
+        .unwrap_or(0)
 }
