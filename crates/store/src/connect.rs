@@ -12,7 +12,7 @@ use crate::lock::{Locks, Place};
 use crate::open::{self, OpenError, Options};
 use crate::postgres::{Reach, Server};
 use crate::sql::Sql;
-use crate::tx::{Conn, Tx, kind};
+use crate::tx::{Conn, Tx, caught, kind};
 use crate::wake::Wakeups;
 
 /// Which engine a database is.
@@ -191,7 +191,7 @@ where
         .await
         .map_err(|e| Fault::new(kind(&e), "the database did not answer").because(e))?;
     // A reader has nothing to commit: dropping the transaction ends it.
-    job(&mut Tx::new(Conn::SqliteRead(begun), owner)).await
+    caught(&mut Tx::new(Conn::SqliteRead(begun), owner), job).await
 }
 
 /// The two columns of an engine's description of one prepared statement, for the catalogue test.

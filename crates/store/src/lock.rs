@@ -108,6 +108,25 @@ async fn take_advisory(
 }
 
 impl HeldLock {
+    /// Gives the lock back before it answers. Merely dropping it on Postgres gives it back once the server sees the connection end.
+    pub async fn release(self) {
+        match self.held {
+            Held::File { _file } => drop(_file),
+            Held::Postgres { mut conn } => {
+                let unlocked = sqlx::query("SELECT pg_advisory_unlock_all()")
+                    .execute(&mut conn)
+                    .await;
+                if let Err(error) = unlocked.and(
+                    conn.close()
+                        .await
+                        .map(|()| sqlx::postgres::PgQueryResult::default()),
+                ) {
+                    tracing::debug!(error = %error, "a lock went with its connection");
+                }
+            }
+        }
+    }
+
     /// Whether the lock is still ours: a connection to Postgres that broke has given it back.
     pub async fn still_held(&mut self) -> bool {
         match &mut self.held {

@@ -155,18 +155,32 @@ async fn prepare_file(path: &Path) -> Result<SqliteConnection, OpenError> {
     let mut writer = SqliteConnection::connect_with(&sqlite_options(path).create_if_missing(true))
         .await
         .map_err(failed)?;
-    if is_foreign(&mut writer).await.map_err(failed)? {
+    match make_ready(&mut writer, path).await {
+        Ok(()) => Ok(writer),
+        Err(refusal) => {
+            // Closed before anybody is told, so that nothing of muster's still stands on a file that was refused.
+            if let Err(error) = writer.close().await {
+                tracing::debug!(error = %error, "closing a database that was refused failed");
+            }
+            Err(refusal)
+        }
+    }
+}
+
+async fn make_ready(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+    let failed = |error: sqlx::Error| file_fault(path, error);
+    if is_foreign(writer).await.map_err(failed)? {
         return Err(OpenError::Foreign {
             path: path.to_owned(),
         });
     }
     migrate::SQLITE
-        .run_direct(None, &mut writer, false)
+        .run_direct(None, writer, false)
         .await
         .map_err(|error| migrate::explain(error, failed))?;
     // Only now, because it is the one setting that stays in the file.
     let (mode,): (String,) = sqlx::query_as("PRAGMA journal_mode = WAL")
-        .fetch_one(&mut writer)
+        .fetch_one(&mut *writer)
         .await
         .map_err(failed)?;
     if mode != "wal" {
@@ -176,15 +190,16 @@ async fn prepare_file(path: &Path) -> Result<SqliteConnection, OpenError> {
         );
         return Err(OpenError::Fault(Fault::other(what)));
     }
-    // SQLite opens a file that it may not write for reading alone, and a schema that is complete writes nothing: ask, with a statement that
-    // changes nothing. This also makes the files beside it, which a connection that only reads could not make.
+    // SQLite opens a file that it may not write for reading alone, and a schema that is complete writes nothing:
+    // ask, with a statement that changes nothing. This also makes the files beside it, which a connection that
+    // only reads could not make.
     match sqlx::query("DELETE FROM _sqlx_migrations WHERE FALSE")
-        .execute(&mut writer)
+        .execute(writer)
         .await
     {
-        Ok(_) => Ok(writer),
+        Ok(_) => Ok(()),
         // Another process writes at this moment, so the file can be written.
-        Err(error) if code(&error) == Some(BUSY) => Ok(writer),
+        Err(error) if code(&error) == Some(BUSY) => Ok(()),
         Err(error) => Err(failed(error)),
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::JobFuture;
 use crate::listen::Teller;
-use crate::tx::{Conn, Tx, attempt, kind};
+use crate::tx::{Conn, Tx, attempt, caught, kind};
 use crate::wake::Wakeups;
 
 /// How a writing transaction begins: every move of a state is one guarded statement, so nothing stricter is needed.
@@ -75,7 +75,7 @@ impl Server {
         tokio::spawn(async move {
             match server.begin(READ, reach, &mut reply).await {
                 Ok(Some(mut tx)) => {
-                    let outcome = job(&mut tx).await;
+                    let outcome = caught(&mut tx, job).await;
                     // Nobody has to wait for the end of what changed nothing.
                     let _ = reply.send(outcome);
                     roll_back(tx).await;

@@ -213,20 +213,29 @@ impl Tx {
     }
 }
 
-/// Runs a write's job. When it panics, or passes over a statement that failed, nothing of it may be kept, and this says so.
+/// Runs a job. A panic of its is an error like others, so that the connection is brought out of the transaction, and SQLite's lane and the
+/// server with it live on.
+pub(crate) async fn caught<F, T, E>(tx: &mut Tx, job: F) -> Result<T, E>
+where
+    F: for<'t> FnOnce(&'t mut Tx) -> JobFuture<'t, Result<T, E>>,
+    E: From<Fault>,
+{
+    AssertUnwindSafe(async { job(&mut *tx).await })
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err(Fault::other("a job on the database panicked").into()))
+}
+
+/// Runs a write's job. When it passes over a statement that failed, nothing of it may be kept, and this says so.
 pub(crate) async fn attempt<F, T, E>(tx: &mut Tx, job: F) -> Result<T, E>
 where
     F: for<'t> FnOnce(&'t mut Tx) -> JobFuture<'t, Result<T, E>>,
     E: From<Fault>,
 {
-    // Caught, because a panic must not take SQLite's lane, and with it the server, down.
-    let outcome = AssertUnwindSafe(async { job(&mut *tx).await })
-        .catch_unwind()
-        .await;
-    match (outcome, tx.spoilt()) {
-        (Err(_), _) => Err(Fault::other("a write panicked").into()),
-        (Ok(Ok(_)), Some(fault)) => Err(fault.into()),
-        (Ok(outcome), _) => outcome,
+    let outcome = caught(tx, job).await;
+    match tx.spoilt() {
+        Some(fault) if outcome.is_ok() => Err(fault.into()),
+        _ => outcome,
     }
 }
 

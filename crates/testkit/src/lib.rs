@@ -1,4 +1,11 @@
 //! What tests share: an app on each engine, a clock they move, a chief they script. Never part of what ships.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test's own support: a failure here is the test's failure"
+)]
 
 mod chief;
 mod engines;

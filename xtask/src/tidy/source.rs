@@ -20,6 +20,8 @@ const LARGEST_TEST: usize = 900;
 pub(super) const UNFINISHED_WORDS: [&str; 3] =
     [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 pub(super) const UNFINISHED_CODE: [&str; 4] = ["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
+/// A test that another test runs in a process of its own is no skipped test.
+pub(super) const PROCESS: &str = "#[ignore = \"run as a process of its own by ";
 pub(super) const REGISTRIES: [&str; 6] = [
     concat!("crates", ".io"),
     concat!("pypi", ".org"),
@@ -65,7 +67,8 @@ pub(super) fn nothing_is_left_unfinished(tree: &Tree, report: &mut Report) {
             for (at, _) in code.match_indices(mark) {
                 // `my_dbg!(` is another macro.
                 let before = code.get(..at).and_then(|head| head.chars().next_back());
-                if !before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
+                let line = text.lines().nth(line_of(&code, at).saturating_sub(1)).unwrap_or_default();
+                if !line.contains(PROCESS) && !before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
                     report.finding(
                         path,
                         line_of(&code, at),

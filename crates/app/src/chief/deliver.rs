@@ -8,7 +8,7 @@ use muster_core::fence::Nonce;
 use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId, TurnId};
 use muster_core::{Fault, Secret, TokenHash};
 use muster_runtime::{Outcome, Turn};
-use muster_store::Topic;
+use muster_store::{HeldLock, Topic};
 
 use super::ops::{self, Chief};
 use super::{sql, turn};
@@ -109,14 +109,28 @@ pub async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Result<De
     let Some(mut lock) = app.db.locks().try_take("chief", chief.id.get()).await? else {
         return Ok(Delivery::Pending);
     };
-    let (runtime, token) = match app.chiefs.ready(app, owner, &chief) {
+    let delivery = with_lock(app, owner, &chief, message, &mut lock).await;
+    // The next delivery may come at once, and must not find this one's lock still held.
+    lock.release().await;
+    delivery
+}
+
+/// The delivery itself, while the chief's lock is held.
+async fn with_lock(
+    app: &App,
+    owner: OwnerId,
+    chief: &Chief,
+    message: MessageId,
+    lock: &mut HeldLock,
+) -> Result<Delivery, Fault> {
+    let (runtime, token) = match app.chiefs.ready(app, owner, chief) {
         Ok(ready) => ready,
         Err(error) => {
             tracing::warn!(chief.id = chief.id.get(), error = %error, "the chief cannot be started");
             return Ok(Delivery::Pending);
         }
     };
-    let Some(begun) = begin(app, owner, &chief, message, token).await? else {
+    let Some(begun) = begin(app, owner, chief, message, token).await? else {
         return Ok(Delivery::NotOurs);
     };
     let turn = Turn {

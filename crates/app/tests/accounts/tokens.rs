@@ -120,7 +120,6 @@ fn a_tokens_text_is_nowhere_but_in_the_answer_that_made_it() {
     });
 }
 
-// spec: TOK-027
 #[test]
 fn a_revoked_token_is_refused_at_once_and_stays_on_the_list() {
     on_both(|muster| async move {
@@ -300,7 +299,6 @@ async fn turn(muster: &TestMuster, external_id: &str, plugin: &plugins::PluginCa
     panic!("the chief was never free");
 }
 
-// spec: TOK-014
 #[test]
 fn the_chiefs_token_is_good_for_its_turn_and_refused_after_it() {
     on_both(|muster| async move {

@@ -312,7 +312,6 @@ fn no_second_draft_is_approved_while_a_reply_is_on_its_way() {
     });
 }
 
-// spec: DRF-052
 #[test]
 fn a_card_knows_that_an_earlier_reply_may_have_gone() {
     on_desks(|desk| async move {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use muster_core::ids::{OwnerId, PluginId};
 use muster_core::{Fault, FaultKind};
 use muster_store::{Db, Engine, Options, Sql, Topic, system};
-use muster_testkit::on_both;
+use muster_testkit::{TestMuster, on_both};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::support::{ADD, COUNT, Raw, add, add_in, beginning, count, hears, second_db};
+use crate::support::{ADD, COUNT, Raw, add, add_in, beginning, count, hears, second_db, within};
 
 /// A write that stands at the database until it is let go: on SQLite everything that comes meanwhile waits behind it.
 struct Held {
@@ -119,7 +119,7 @@ fn of_a_thousand_writes_at_once_exactly_those_that_answered_ok_are_stored() {
             match (way(n), answer) {
                 (Way::Stores, _) => stored.extend([format!("also-{n}"), format!("mix-{n}")]),
                 (Way::RefusesAfterwards, Err(fault)) => assert_eq!(fault.to_string(), "refused"),
-                (Way::Panics, Err(fault)) => assert_eq!(fault.to_string(), "a write panicked"),
+                (Way::Panics, Err(fault)) => assert_eq!(fault.to_string(), "a job on the database panicked"),
                 (_, Err(fault)) => assert!(
                     fault.constraint().is_some_and(|name| name.contains("owners")),
                     "{}",
@@ -208,7 +208,7 @@ fn a_job_that_panics_takes_nobody_down_wherever_it_panics() {
         let db = &muster.app.db;
         // Before it has asked for anything, and in the part that only makes the future.
         let early: Result<(), Fault> = db.system_write("test", |_| panic!("a job panics at once")).await;
-        assert_eq!(early.unwrap_err().to_string(), "a write panicked");
+        assert_eq!(early.unwrap_err().to_string(), "a job on the database panicked");
         let late: Result<(), Fault> = db
             .system_write("test", |tx| {
                 Box::pin(async move {
@@ -217,7 +217,7 @@ fn a_job_that_panics_takes_nobody_down_wherever_it_panics() {
                 })
             })
             .await;
-        assert_eq!(late.unwrap_err().to_string(), "a write panicked");
+        assert_eq!(late.unwrap_err().to_string(), "a job on the database panicked");
         assert_eq!(count(db, "panicked").await.unwrap(), 0);
         add(db, "lives").await.unwrap();
         assert_eq!(count(db, "lives").await.unwrap(), 1);
@@ -225,14 +225,43 @@ fn a_job_that_panics_takes_nobody_down_wherever_it_panics() {
 }
 
 #[test]
+fn a_read_that_panics_is_an_error_and_leaves_no_transaction_behind() {
+    on_both(|muster| async move {
+        // Two connections, so that what one of them was left in meets the next who asks.
+        let db = narrow(&muster).await;
+        for round in 0..4 {
+            let read: Result<(), Fault> = db
+                .system_read("test", |tx| {
+                    Box::pin(async move {
+                        tx.number(&COUNT, beginning("x")).await?;
+                        panic!("a reader panics after its look")
+                    })
+                })
+                .await;
+            assert_eq!(read.unwrap_err().to_string(), "a job on the database panicked");
+            add(&db, &format!("round-{round}")).await.unwrap();
+            assert_eq!(count(&db, "round-").await.unwrap(), round + 1);
+        }
+        db.close().await;
+    });
+}
+
+/// The same database with as few connections as muster takes.
+async fn narrow(muster: &TestMuster) -> Db {
+    let mut options = Options::new(&muster.url, muster.dir.path().join("locks"));
+    options.connections = 2;
+    Db::open(&options).await.unwrap()
+}
+
+#[test]
 fn a_write_whose_caller_has_gone_before_it_began_is_not_run() {
     on_both(|muster| async move {
-        if muster.engine != Engine::Sqlite {
-            // On Postgres a write begins as it is asked for.
-            return;
+        let db = &narrow(&muster).await;
+        let mut held = vec![Held::begin(db, Some("held")).await];
+        if muster.engine == Engine::Postgres {
+            // All its connections, so that what comes has to wait.
+            held.push(Held::begin(db, None).await);
         }
-        let db = &muster.app.db;
-        let held = Held::begin(db, Some("held")).await;
         let ran = Arc::new(AtomicBool::new(false));
         let (gone, mark) = (db.clone(), ran.clone());
         let caller = tokio::spawn(async move {
@@ -251,10 +280,25 @@ fn a_write_whose_caller_has_gone_before_it_began_is_not_run() {
         arrived().await;
         caller.abort();
         assert!(caller.await.unwrap_err().is_cancelled());
-        held.let_go().await.unwrap();
+        for held in held {
+            held.let_go().await.unwrap();
+        }
         stays.await.unwrap().unwrap();
         assert!(!ran.load(Ordering::SeqCst));
         assert_eq!(count(db, "gone").await.unwrap(), 0);
+        db.close().await;
+    });
+}
+
+#[test]
+fn a_write_that_began_is_finished_although_its_caller_has_gone() {
+    on_both(|muster| async move {
+        let db = &muster.app.db;
+        let held = Held::begin(db, Some("held")).await;
+        held.write.abort();
+        assert!(held.write.await.unwrap_err().is_cancelled());
+        held.gate.notify_one();
+        within(SOON, "stored", async || count(db, "held").await.unwrap() == 1).await;
     });
 }
 
@@ -444,9 +488,7 @@ fn a_postgres_that_became_read_only_refuses_writes_with_that_sentence_and_takes_
         if muster.engine != Engine::Postgres {
             return;
         }
-        let mut options = Options::new(&muster.url, muster.dir.path().join("locks"));
-        options.connections = 4;
-        let db = Db::open(&options).await.unwrap();
+        let db = narrow(&muster).await;
         let mut raw = Raw::of(&muster).await;
         let name = raw.rows("SELECT current_database()::text").await[0].text();
         for (setting, writable) in [("on", false), ("off", true)] {

@@ -113,8 +113,11 @@ async fn claude_code_drafts_a_reply_through_musters_own_door() {
     let http = server.http();
     let mut ada = server.sign_in("ada").await;
 
-    http.message(&token, &message("first")).await;
-    http.settled(&token, &message("first"), "delivered").await;
+    // The scripted model knows the ids beforehand: each message is sent once, since a repeat may use one up.
+    let look = place.look().await;
+    assert_eq!(http.message(&token, &message("first")).await.json()["id"], 1);
+    look.becomes("SELECT state FROM messages WHERE id = 1", "delivered")
+        .await;
     let page = ada.get("/attention?tab=drafts").await.text;
     assert_eq!(offered(&page), [1]);
     assert!(
@@ -128,10 +131,12 @@ async fn claude_code_drafts_a_reply_through_musters_own_door() {
         (200, Some("Noon works for me."))
     );
 
-    http.message(&token, &message("second")).await;
-    http.settled(&token, &message("second"), "delivered").await;
+    assert_eq!(http.message(&token, &message("second")).await.json()["id"], 2);
+    look.becomes("SELECT state FROM messages WHERE id = 2", "delivered")
+        .await;
+    look.close().await;
     let page = ada.get("/attention?tab=drafts").await.text;
-    assert_eq!(offered(&page), [2], "{:#?}", model.asked());
+    assert_eq!(offered(&page), [2]);
     assert!(
         page.contains("Ask a colleague about it.") && !page.contains("10.0.0.1"),
         "{page}"
