@@ -67,7 +67,10 @@ pub(super) fn nothing_is_left_unfinished(tree: &Tree, report: &mut Report) {
             for (at, _) in code.match_indices(mark) {
                 // `my_dbg!(` is another macro.
                 let before = code.get(..at).and_then(|head| head.chars().next_back());
-                let line = text.lines().nth(line_of(&code, at).saturating_sub(1)).unwrap_or_default();
+                let line = text
+                    .lines()
+                    .nth(line_of(&code, at).saturating_sub(1))
+                    .unwrap_or_default();
                 if !line.contains(PROCESS) && !before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
                     report.finding(
                         path,

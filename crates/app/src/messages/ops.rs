@@ -42,17 +42,18 @@ pub async fn accept(app: &App, caller: &PluginCaller, message: NewMessage) -> Re
                 let inserted: Option<(i64, i64)> = insert(tx, caller.plugin, message, now).await?;
                 if let Some((id, chiefs)) = inserted {
                     tx.wake(Topic::Owner(caller.owner));
-                    return Ok(Accepted {
+                    return Ok(Ok(Accepted {
                         id: MessageId::new(id),
                         status: Status::Queued,
                         new: true,
                         deliverable: chiefs > 0,
-                    });
+                    }));
                 }
                 let stored: Option<(i64, String)> = tx
                     .optional(&sql::BY_EXTERNAL_ID, (caller.plugin, external_id))
                     .await?;
-                match stored {
+                // A cap stores nothing, but the connector was seen: the transaction commits either way.
+                Ok::<_, MessageError>(match stored {
                     Some((id, word)) => Ok(Accepted {
                         id: MessageId::new(id),
                         status: read_state(id, &word)?.status(),
@@ -60,10 +61,10 @@ pub async fn accept(app: &App, caller: &PluginCaller, message: NewMessage) -> Re
                         deliverable: false,
                     }),
                     None => Err(cap(tx, caller.plugin, now).await?),
-                }
+                })
             })
         })
-        .await
+        .await?
 }
 
 async fn insert(

@@ -51,8 +51,7 @@ pub(crate) fn signed_in_now(app: &App, owner: OwnerId) -> Decider {
     })
 }
 
-/// Hands a message to the chief and waits for the turn's end. On Postgres the chief's place is free again only when the server
-/// has seen the end of the connection that held it.
+/// Hands a message to the chief and waits for the turn's end. The chief may still be busy with what an earlier claim handed over.
 pub(crate) async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Delivery {
     for _ in 0..200 {
         match chief::deliver(app, owner, message).await.unwrap() {

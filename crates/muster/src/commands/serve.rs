@@ -74,7 +74,7 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
     }
     raise_descriptors();
     let db = open_db(config).await?;
-    let listener = listen(wanted).map_err(|error| {
+    let listener = listen(wanted).await.map_err(|error| {
         Failure::refused(
             "listen",
             format!("{wanted} cannot be listened on: {error}. Choose another with --listen"),
@@ -115,8 +115,21 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
 /// Connections that the kernel keeps until they are accepted. Every connector comes back at once after a restart, and past this the kernel
 /// makes each wait a second; it cuts the number to its own limit.
 const BACKLOG: u32 = 4096;
+/// How often and how far apart a taken address is tried again.
+const TRIES: (u32, Duration) = (25, Duration::from_millis(20));
 
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+/// Listens. A muster that was killed a moment ago can hold the address a little longer: through a chief's program that was just being started.
+async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    for _ in 0..TRIES.0 {
+        match bind(address) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => tokio::time::sleep(TRIES.1).await,
+            bound => return bound,
+        }
+    }
+    bind(address)
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {

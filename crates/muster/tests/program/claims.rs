@@ -125,7 +125,7 @@ async fn of_twenty_claims_at_once_one_gets_the_reply() {
     }
 }
 
-// spec: CLM-030 CLM-031 CLM-032
+// spec: CLM-030 CLM-031 CLM-032 CFG-004
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lapsed_lease_is_unconfirmed_and_never_offered_or_approved_again() {
     for engine in engines() {

@@ -152,9 +152,9 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
     assert!(body && server.url().starts_with("http://127.0.0.1:"));
 }
 
+// spec: CFG-003
 #[test]
 fn what_is_on_standard_error_at_the_start_names_the_features() {
-    // spec: CFG-003
     #[track_caller]
     fn line(server: &Server) -> String {
         server.err.says("passkeys");

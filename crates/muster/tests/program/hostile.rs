@@ -744,6 +744,10 @@ mod heavy {
         });
         assert_eq!(links.len(), count);
         let opened = begun.elapsed();
+        // Until the server has taken them all: before that a new one waits in the kernel's queue behind them.
+        while files() < count && begun.elapsed() < Duration::from_secs(7) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         let fresh = target.server.http();
         let spans = answers(&fresh, &target.token, "during", 40).await;
         let (held, during) = (files(), memory());

@@ -34,7 +34,7 @@ fn outbound(server: &Server) -> Vec<String> {
         .collect()
 }
 
-// spec: GATE-008 GATE-009 TOK-025
+// spec: GATE-008 GATE-009
 #[tokio::test(flavor = "multi_thread")]
 async fn the_loop_runs_by_commands_alone() {
     for engine in engines() {

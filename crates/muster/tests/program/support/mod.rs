@@ -29,6 +29,11 @@ pub(crate) const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
 pub(crate) const PASSWORD: &str = "correct horse battery";
 /// The chief that is a script.
 pub(crate) const CHIEF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/support/chief.py");
+/// The same in little time, for one purpose: it always drafts.
+pub(crate) const QUICK_CHIEF: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/program/support/quick_chief.sh"
+);
 /// The repository's own tools for tests.
 pub(crate) const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/tools");
 
