@@ -78,7 +78,7 @@ impl Fault {
                 "muster cannot write to its database, so nothing was stored. Its owner has to make the data folder writable."
             }
             FaultKind::Unavailable => {
-                "muster's database did not answer, so nothing was stored. Try again shortly."
+                "muster's database did not answer in time, so it is not known whether this was stored. Send it again shortly: what is sent twice is stored once."
             }
             _ => {
                 "Something broke inside muster. Nothing was stored by this request. The server's log says what."
