@@ -331,7 +331,7 @@ async fn deep_json_is_refused_at_every_door() {
             .header("content-type", "application/json");
         let answer = target
             .http
-            .send(passkey.body(body[..60_000].to_owned()))
+            .send(passkey.body(body.get(..60_000).unwrap().to_owned()))
             .await
             .unwrap();
         assert!((400..=422).contains(&answer.status), "{answer:?}");
@@ -364,7 +364,7 @@ async fn a_head_that_is_too_large_is_refused() {
         assert!(
             closed && (said.is_empty() || (400..500).contains(&status(&said))),
             "{}: {said}",
-            &head[..60]
+            head.get(..60).unwrap()
         );
         assert!(took < QUICK, "{took:?}");
     }
