@@ -142,7 +142,7 @@ fn measure(arguments: &Arguments, muster: &Muster, folder: &Path) -> Result<Vec<
     }
     if what.wants(What::Claims) {
         eprintln!("claims …");
-        figures.extend(local.block_on(&runtime, claims::run(muster, folder, 1_000, time))?);
+        figures.extend(local.block_on(&runtime, claims::run(muster, folder, time))?);
     }
     if what.wants(What::Start) {
         eprintln!("start …");

@@ -664,3 +664,23 @@ fn last_seen_moves_with_any_authenticated_call_and_waiting_counts_what_the_chief
         );
     });
 }
+
+#[test]
+fn a_disabled_owners_queue_waits_for_the_account() {
+    on_both(|muster| async move {
+        let plugin = muster.plugin("mail").await;
+        let id = muster.accept(&plugin, "m").await.id;
+        muster.set_chief().await;
+        accounts::disable(&muster.app, "ada").await.unwrap();
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, id).await.unwrap(),
+            Delivery::NotOurs
+        );
+        assert!(muster.chief.turns().is_empty());
+        accounts::enable(&muster.app, "ada").await.unwrap();
+        assert_eq!(
+            chief::deliver(&muster.app, muster.owner, id).await.unwrap(),
+            Delivery::Delivered
+        );
+    });
+}

@@ -215,13 +215,17 @@ async fn batch(
             if let Err(error) = statement(tx, "ROLLBACK").await {
                 tracing::debug!(error = %error.chain(), "no transaction was left to roll back");
             }
-            tracing::error!(error = %fault.chain(), jobs = done.len(), "a batch of writes was not committed");
             wakes.clear();
             Err(fault)
         }
     };
+    let jobs = done.len();
     for job in done {
         job.answer(copy(&commit));
+    }
+    // Told after the answers: a log that cannot be written must not keep them.
+    if let Err(fault) = &commit {
+        tracing::error!(error = %fault.chain(), jobs, "a batch of writes was not committed");
     }
     for topic in wakes {
         wakeups.wake(topic);

@@ -2,8 +2,8 @@
 
 use axum::Router;
 use axum::handler::Handler;
-use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodFilter, on};
+use tower::util::MapResponseLayer;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{Web, api, guard, health, mcp_agent, pages, plugin_v1};
@@ -106,8 +106,8 @@ pub fn router(web: Web) -> Router {
         .fold(Router::new(), |all, table| all.merge(table.router));
     doors
         .fallback(pages::not_found)
-        .layer(from_fn_with_state(web.clone(), guard::own_host))
+        .layer(guard::OwnHost::of(&web))
         .layer(CatchPanicLayer::new())
-        .layer(from_fn(guard::headers))
+        .layer(MapResponseLayer::new(guard::headers))
         .with_state(web)
 }

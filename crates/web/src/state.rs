@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use muster_app::App;
+use muster_core::ids::BrowserSessionId;
 use muster_core::secret::{self, NoRandomness, random_hex};
 use muster_core::{Fault, Secret};
 
@@ -20,7 +21,17 @@ pub struct Web {
     pub setup: Setup,
     /// The shared hook credential of an armed server.
     pub hook_token: Option<Secret>,
-    pub(crate) sign_ins: Arc<DefaultKeyedRateLimiter<IpAddr>>,
+    pub(crate) sign_ins: Arc<DefaultKeyedRateLimiter<Guesser>>,
+}
+
+/// Who may guess at a password so often and no oftener. A session that is signed in has an allowance of its own: strangers behind the same
+/// proxy cannot use it up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Guesser {
+    /// Whoever connects from here.
+    Address(IpAddr),
+    /// Whoever holds this session.
+    Session(BrowserSessionId),
 }
 
 impl Web {

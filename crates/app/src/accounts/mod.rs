@@ -10,7 +10,7 @@ mod state;
 mod tokens;
 
 pub use error::{AccountError, PasskeyError, SignInError, TokenError};
-pub use ops::{Owner, add, any_owner, disable, enable, find, first_enabled, list};
+pub use ops::{Owner, add, any_owner, disable, enable, find, first, list};
 pub use passkeys::{
     Begun, Passkey, Passkeys, begin_confirm, begin_register, begin_sign_in, finish_confirm, finish_register,
     finish_sign_in, passkeys, remove_passkey,

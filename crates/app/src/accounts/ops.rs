@@ -11,6 +11,8 @@ use super::{AccountError, password, sql};
 use crate::App;
 use crate::audit::{self, Event, Subject};
 
+const DISABLED: &str = "owner.disabled";
+
 /// An account as an administrator sees it.
 #[derive(Debug, Clone)]
 pub struct Owner {
@@ -82,6 +84,10 @@ async fn note(app: &App, owner: OwnerId, name: &'static str, now: Time) -> Resul
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
+                if name == DISABLED {
+                    // Enabling the account again must not bring a stolen cookie back.
+                    tx.run(&sql::END_SESSIONS, (now,)).await?;
+                }
                 audit::record(
                     tx,
                     now,
@@ -125,15 +131,16 @@ pub async fn any_owner(app: &App) -> Result<bool, Fault> {
         .map(|count| count > 0)
 }
 
-/// The first account that is enabled: whom the shared hook token acts for.
+/// The server's first account, while it is enabled: whom the shared hook token acts for. It never moves to another account.
 ///
 /// # Errors
 /// A fault.
-pub async fn first_enabled(app: &App) -> Result<Option<Owner>, Fault> {
+pub async fn first(app: &App) -> Result<Option<Owner>, Fault> {
     Ok(list(app)
         .await?
         .into_iter()
-        .find(|owner| owner.disabled_at.is_none()))
+        .next()
+        .filter(|owner| owner.disabled_at.is_none()))
 }
 
 /// The account of this name.
@@ -180,17 +187,7 @@ async fn set_disabled(app: &App, name: &str, disabled: bool) -> Result<(), Accou
         })
         .await?;
     if changed > 0 {
-        note(
-            app,
-            owner,
-            if disabled {
-                "owner.disabled"
-            } else {
-                "owner.enabled"
-            },
-            now,
-        )
-        .await?;
+        note(app, owner, if disabled { DISABLED } else { "owner.enabled" }, now).await?;
     }
     Ok(())
 }

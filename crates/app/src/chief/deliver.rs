@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use muster_core::clock::Time;
 use muster_core::fence::Nonce;
 use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId, TurnId};
-use muster_core::{Fault, Secret, TokenHash};
+use muster_core::{Fault, FaultKind, Secret, TokenHash};
 use muster_runtime::{Outcome, Turn};
-use muster_store::{HeldLock, Topic};
+use muster_store::{HeldLock, Topic, Tx};
 
 use super::ops::{self, Chief};
 use super::{sql, turn};
@@ -51,35 +52,71 @@ pub fn start_delivery(app: &App, owner: OwnerId, message: MessageId) {
 /// Hands the owner's queued messages to the chief, oldest first, until one cannot be taken; at most one such run an owner in this process.
 /// Started by every claim, and by nothing else.
 pub fn start_retry_queue(app: &App, owner: OwnerId) {
-    static RUNNING: OnceLock<Mutex<HashMap<(usize, OwnerId), bool>>> = OnceLock::new();
-    let running = RUNNING.get_or_init(Mutex::default);
     // The key holds the app's identity, since one process may serve several databases in tests.
     let key = (Arc::as_ptr(&app.settings) as usize, owner);
     {
-        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(again) = running.get_mut(&key) {
+        let mut runs = runs().lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(again) = runs.get_mut(&key) {
             // A claim that comes while a run is ending must not be lost.
             *again = true;
             return;
         }
-        running.insert(key, false);
+        runs.insert(key, false);
     }
     let work = app.clone();
+    let run = Run { key };
     app.tasks.spawn(async move {
         loop {
             if let Err(fault) = retry_queue(&work, owner).await {
                 tracing::warn!(owner.id = owner.get(), error = %fault.chain(), "handing queued messages to the chief failed; the next claim tries again");
             }
-            let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-            match running.get_mut(&key) {
-                Some(again) if *again => *again = false,
-                _ => {
-                    running.remove(&key);
-                    return;
-                }
+            if !run.again() {
+                return;
             }
         }
     });
+}
+
+type Runs = HashMap<(usize, OwnerId), bool>;
+
+/// The runs of this process, and for each whether a claim came while it was at work.
+fn runs() -> &'static Mutex<Runs> {
+    static RUNS: OnceLock<Mutex<Runs>> = OnceLock::new();
+    RUNS.get_or_init(Mutex::default)
+}
+
+/// A run's entry, gone when the run ends in whatever way: one that stayed would keep the owner's queue from ever being handed over.
+struct Run {
+    key: (usize, OwnerId),
+}
+
+impl Run {
+    /// Whether a claim came meanwhile; if not, the entry is gone in the same step.
+    fn again(&self) -> bool {
+        let mut runs = runs().lock().unwrap_or_else(PoisonError::into_inner);
+        match runs.get_mut(&self.key) {
+            Some(again) if *again => {
+                *again = false;
+                true
+            }
+            _ => {
+                runs.remove(&self.key);
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Nothing is left to remove after `again` said no, unless a new run has begun since: that one's entry is its own to end.
+        if std::thread::panicking() {
+            runs()
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&self.key);
+        }
+    }
 }
 
 async fn retry_queue(app: &App, owner: OwnerId) -> Result<(), Fault> {
@@ -220,6 +257,21 @@ async fn end(
         Outcome::BrokenOff { reason } => (Settled::Unconfirmed, "unconfirmed", None, Some(reason)),
         Outcome::NotStarted { reason } => (Settled::Queued, "", None, Some(reason)),
     };
+    // Both engines refuse NUL in text, and a chief's words are outside text.
+    let reply = reply.map(|text| text.replace('\0', "\u{fffd}"));
+    let reason = reason.map(|text| text.replace('\0', "\u{fffd}"));
+    let record = Record {
+        message,
+        chief,
+        turn: begun.id,
+        attempt: begun.attempt,
+        settled,
+        word,
+        reply,
+        reason,
+        now,
+    };
+    settle_until_stored(app, owner, record).await?;
     if settled == Settled::Queued {
         tracing::info!(
             message.id = message.get(),
@@ -227,30 +279,79 @@ async fn end(
             "the chief's turn could not be started; the message stays queued"
         );
     }
-    // Both engines refuse NUL in text, and a chief's words are outside text.
-    let reply = reply.map(|text| text.replace('\0', "\u{fffd}"));
-    let reason = reason.map(|text| text.replace('\0', "\u{fffd}"));
-    app.db
-        .write(owner, move |tx| {
-            Box::pin(async move {
-                messages::settle(tx, message, begun.attempt, chief, settled, now).await?;
-                tx.run(&sql::FORGET_TURN_TOKEN, (begun.id,)).await?;
-                if settled == Settled::Queued {
-                    tx.run(&sql::FORGET_TURN, (begun.id,)).await?;
-                } else {
-                    tx.run(&sql::END_TURN, (begun.id, word, reply, reason, now))
-                        .await?;
-                }
-                tx.wake(Topic::Owner(owner));
-                Ok::<_, Fault>(())
-            })
-        })
-        .await?;
     Ok(match settled {
         Settled::Delivered => Delivery::Delivered,
         Settled::Unconfirmed => Delivery::Unconfirmed,
         Settled::Queued => Delivery::Pending,
     })
+}
+
+/// What is to be stored of a turn that has ended.
+#[derive(Clone)]
+struct Record {
+    message: MessageId,
+    chief: ChiefId,
+    turn: TurnId,
+    attempt: i64,
+    settled: Settled,
+    word: &'static str,
+    reply: Option<String>,
+    reason: Option<String>,
+    now: Time,
+}
+
+/// Stores the end of a turn, again and again while the database cannot: what is known must not be forgotten because a disk was full or
+/// another process held the database. The chief's lock is held meanwhile. Gives up when muster is stopped.
+async fn settle_until_stored(app: &App, owner: OwnerId, record: Record) -> Result<(), Fault> {
+    let stop = app.tasks.stopping();
+    let mut pause = Duration::from_millis(500);
+    loop {
+        let record = record.clone();
+        let stored = app
+            .db
+            .write(owner, move |tx| {
+                Box::pin(async move { settle(tx, owner, record).await })
+            })
+            .await;
+        let Err(fault) = stored else { return Ok(()) };
+        let passing = matches!(
+            fault.kind(),
+            FaultKind::Unavailable | FaultKind::StorageFull | FaultKind::ReadOnly
+        );
+        if !passing || stop.is_cancelled() {
+            return Err(fault);
+        }
+        tracing::warn!(error = %fault.chain(), "the end of a turn could not be stored yet; it is tried again");
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = (pause * 2).min(Duration::from_secs(15));
+    }
+}
+
+async fn settle(tx: &mut Tx, owner: OwnerId, record: Record) -> Result<(), Fault> {
+    messages::settle(
+        tx,
+        record.message,
+        record.attempt,
+        record.chief,
+        record.settled,
+        record.now,
+    )
+    .await?;
+    tx.run(&sql::FORGET_TURN_TOKEN, (record.turn,)).await?;
+    if record.settled == Settled::Queued {
+        tx.run(&sql::FORGET_TURN, (record.turn,)).await?;
+    } else {
+        tx.run(
+            &sql::END_TURN,
+            (record.turn, record.word, record.reply, record.reason, record.now),
+        )
+        .await?;
+    }
+    tx.wake(Topic::Owner(owner));
+    Ok(())
 }
 
 /// The one place at a chief within this process; the lock beside it keeps other processes out.

@@ -25,13 +25,14 @@ pub(super) static OLDEST_COUNTED: Sql = owned(
 );
 pub(super) static NEXT_QUEUED: Sql = owned(
     "messages.next_queued",
-    "SELECT m.id FROM messages m JOIN plugins p ON p.id = m.plugin_id AND p.owner_id = $1 AND p.revoked_at IS NULL WHERE m.owner_id = $1 AND m.state = 'queued' AND m.id > $2 ORDER BY m.id LIMIT 1",
+    "SELECT m.id FROM messages m JOIN plugins p ON p.id = m.plugin_id AND p.owner_id = $1 AND p.revoked_at IS NULL WHERE m.owner_id = $1 AND m.state = 'queued' AND m.id > $2 AND EXISTS (SELECT 1 FROM owners o WHERE o.id = $1 AND o.disabled_at IS NULL) ORDER BY m.id LIMIT 1",
 );
 /// `queued` -> `delivering`. The state in the WHERE is what keeps a message from being handed over twice.
 pub(super) static BEGIN: Sql = owned(
     "messages.begin",
     "UPDATE messages SET state = 'delivering', chief_id = $3, attempts = attempts + 1, last_attempt_at = $4 WHERE owner_id = $1 AND id = $2 AND state = 'queued' \
      AND EXISTS (SELECT 1 FROM plugins p WHERE p.owner_id = $1 AND p.id = messages.plugin_id AND p.revoked_at IS NULL) \
+     AND EXISTS (SELECT 1 FROM owners o WHERE o.id = $1 AND o.disabled_at IS NULL) \
      RETURNING id, plugin_id, sender, subject, body, received_at, no_reply, sender_verified, attempts, retries, stored_at",
 );
 pub(super) static PLUGIN_WORDS: Sql = owned(

@@ -60,7 +60,14 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
 /// Opens the database of the configuration.
 pub(crate) async fn open_db(config: &Config) -> Result<Db, Failure> {
     config.make_data_dir()?;
-    let mut options = Options::new(config.database_url(), config.data_dir.join("locks"));
+    let url = config.database_url();
+    // Beside a SQLite file, whatever data folder names it: two servers on one file must find each other's locks.
+    let beside = url
+        .strip_prefix("sqlite://")
+        .and_then(|path| std::path::Path::new(path).parent())
+        .filter(|dir| !dir.as_os_str().is_empty());
+    let locks = beside.unwrap_or(&config.data_dir).join("locks");
+    let mut options = Options::new(url, locks);
     if let Some(connections) = config
         .text("MUSTER_DATABASE_CONNECTIONS")
         .and_then(|text| text.parse().ok())

@@ -166,15 +166,17 @@ impl Ready {
     }
 }
 
-/// Ends at SIGINT or SIGTERM.
+/// Ends at SIGINT, SIGTERM, or SIGHUP: a terminal that closes.
 pub(crate) fn stop_signal() -> Result<CancellationToken, Failure> {
     let stop = CancellationToken::new();
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hangup = signal(SignalKind::hangup())?;
     let told = stop.clone();
     tokio::spawn(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
         }
         told.cancel();
         // A second signal means now.
@@ -203,6 +205,8 @@ pub(crate) fn log(config: &Config) -> Result<(), Failure> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A log that cannot be written (a full disk, a closed pipe) is no reason to end: the default would complain on it, and panic.
+        .log_internal_errors(false)
         .with_ansi(false);
     let set = if config.text("MUSTER_LOG_FORMAT") == Some("json") {
         builder.json().try_init()

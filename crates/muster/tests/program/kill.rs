@@ -15,7 +15,7 @@ const OWNERS: [&str; 3] = ["ada", "bob", "eve"];
 /// Connectors of each owner.
 const CONNECTORS: usize = 4;
 /// Messages of each connector: less than its hour's allowance, so that no cap plays a part.
-const MESSAGES: usize = 30;
+const MESSAGES: usize = 45;
 
 /// Numbers by chance; the first one comes from the system.
 struct Chance(u64);

@@ -9,6 +9,7 @@ mod crash;
 mod hostile;
 mod kill;
 mod schema;
+mod settings;
 mod stop;
 mod support;
 mod the_loop;

@@ -1,9 +1,7 @@
 //! `/confirm`: proves anew who sits there, then leads back. Never does what the proof was asked for.
 
-use std::net::SocketAddr;
-
 use askama::Template;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 use muster_app::accounts::{self, BrowserCaller};
@@ -16,6 +14,7 @@ use super::refuse;
 use super::sign_in::{Finish, Next, admit, begun_json, go_on, too_many_json};
 use super::view::{self, Here, Shell, own_path, query_value, see_other, span};
 use crate::Web;
+use crate::state::Guesser;
 
 #[derive(Template)]
 #[template(path = "confirm.html")]
@@ -85,10 +84,9 @@ async fn form(
 pub(super) async fn submit(
     State(web): State<Web>,
     Person(caller): Person,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Fields(sent): Fields<Form>,
 ) -> Result<Response, Response> {
-    admit(&web, peer.ip()).map_err(refuse::too_many)?;
+    admit(&web, Guesser::Session(caller.session)).map_err(refuse::too_many)?;
     match accounts::confirm_password(&web.app, &caller, &Secret::new(sent.password)).await {
         Ok(()) => Ok(see_other(own_path(sent.next.as_deref()))),
         Err(accounts::SignInError::Fault(fault)) => Err(refuse::fault(&fault)),
@@ -109,9 +107,8 @@ pub(super) async fn submit(
 pub(super) async fn passkey_begin(
     State(web): State<Web>,
     Person(caller): Person,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
 ) -> Result<Response, Response> {
-    admit(&web, peer.ip()).map_err(too_many_json)?;
+    admit(&web, Guesser::Session(caller.session)).map_err(too_many_json)?;
     let begun = accounts::begin_confirm(&web.app, &caller)
         .await
         .map_err(|error| refuse::passkey_json(&error))?;

@@ -1,6 +1,6 @@
 //! `/sign-in`, `/sign-out`, `/sign-out-everywhere`: how a browser session begins and ends. Never says which part of a sign-in was wrong.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use askama::Template;
 use axum::Json;
@@ -20,6 +20,7 @@ use super::refuse;
 use super::view::{self, Shell, own_path, see_other};
 use crate::Web;
 use crate::credential::cookie_name;
+use crate::state::Guesser;
 
 /// Addresses whose tries are remembered before the old ones are let go.
 const REMEMBERED: usize = 10_000;
@@ -83,7 +84,7 @@ pub(super) async fn submit(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Fields(sent): Fields<Form>,
 ) -> Result<Response, Response> {
-    admit(&web, peer.ip()).map_err(refuse::too_many)?;
+    admit(&web, Guesser::Address(peer.ip())).map_err(refuse::too_many)?;
     let name = known_shape(&sent.name);
     match accounts::sign_in_password(&web.app, &name, &Secret::new(sent.password)).await {
         Ok(cookie) => Ok(signed_in(
@@ -110,12 +111,12 @@ fn known_shape(name: &str) -> String {
     OwnerName::parse(name.trim()).map_or_else(|_| String::new(), |name| name.as_str().to_owned())
 }
 
-/// Whether this address may try once more; if not, after how many seconds.
-pub(super) fn admit(web: &Web, peer: IpAddr) -> Result<(), u64> {
+/// Whether this address or session may try once more; if not, after how many seconds.
+pub(super) fn admit(web: &Web, who: Guesser) -> Result<(), u64> {
     if web.sign_ins.len() > REMEMBERED {
         web.sign_ins.retain_recent();
     }
-    web.sign_ins.check_key(&peer).map(|_| ()).map_err(|until| {
+    web.sign_ins.check_key(&who).map(|_| ()).map_err(|until| {
         until
             .wait_time_from(DefaultClock::default().now())
             .as_secs()
@@ -129,7 +130,7 @@ pub(super) async fn passkey_begin(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Sent(sent): Sent<Begin>,
 ) -> Result<Response, Response> {
-    admit(&web, peer.ip()).map_err(too_many_json)?;
+    admit(&web, Guesser::Address(peer.ip())).map_err(too_many_json)?;
     let begun = accounts::begin_sign_in(&web.app, &known_shape(&sent.name))
         .await
         .map_err(|error| refuse::passkey_json(&error))?;

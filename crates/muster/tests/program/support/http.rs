@@ -151,6 +151,11 @@ impl Browser {
         browser
     }
 
+    /// The session's cookie, name and value.
+    pub(crate) fn cookie(&self) -> &str {
+        &self.cookie
+    }
+
     pub(crate) async fn try_get(&self, path: &str) -> reqwest::Result<Answer> {
         self.http
             .send(
