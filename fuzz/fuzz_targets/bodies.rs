@@ -9,7 +9,13 @@ fuzz_target!(|bytes: &[u8]| {
         assert!((1..=200).contains(&message.external_id.as_str().len()));
         assert!((1..=16 * 1024).contains(&message.body.as_str().len()));
         assert!(!message.body.as_str().contains('\0'));
-        for line in [message.sender.as_ref().map(|s| s.as_str()), message.subject.as_ref().map(|s| s.as_str())].into_iter().flatten() {
+        for line in [
+            message.sender.as_ref().map(|s| s.as_str()),
+            message.subject.as_ref().map(|s| s.as_str()),
+        ]
+        .into_iter()
+        .flatten()
+        {
             assert!(line.chars().count() <= 200 && !line.contains('\0'));
         }
     }
@@ -17,7 +23,11 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(wait.as_secs() <= 25);
     }
     if let Ok(result) = read_result(bytes) {
-        assert!(result.external_ref.is_none_or(|text| text.as_str().chars().count() <= 200));
+        assert!(
+            result
+                .external_ref
+                .is_none_or(|text| text.as_str().chars().count() <= 200)
+        );
         assert!(result.detail.is_none_or(|text| text.as_str().len() <= 4096));
     }
 });
