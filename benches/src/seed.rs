@@ -15,7 +15,7 @@ static PLUGIN: Sql = system(
 );
 static CHIEF: Sql = system(
     "bench.chief",
-    "INSERT INTO chiefs (owner_id, runtime, command, created_at) VALUES ($1, 'command', 'cat', $2) RETURNING id",
+    "INSERT INTO chiefs (owner_id, runtime, command, created_at) VALUES ($1, 'command', 'cat', $2) ON CONFLICT (owner_id) WHERE removed_at IS NULL DO UPDATE SET command = excluded.command RETURNING id",
 );
 static MESSAGE: Sql = system(
     "bench.message",
@@ -248,7 +248,7 @@ impl Row {
                 (
                     self.owner,
                     self.plugin,
-                    format!("seed-{number}"),
+                    format!("seed-{}-{number}", self.at.micros()),
                     format!("Sender {number} <sender{number}@example.org>"),
                     format!("Question {number} about the order"),
                     text(1_000),
