@@ -114,7 +114,7 @@ test("approved with the keyboard alone, a reply becomes sent by itself", async (
   const sent = watcher.locator(`details#${id}`);
   await sent.locator("summary").click();
   assert.match(await sent.textContent(), /The connector reported that it was sent\./);
-  for (const term of ["Written", "Approved", "Collected", "Ended"]) {
+  for (const term of ["Written", "Approved", "Collected", "Reported sent"]) {
     assert.equal(await sent.locator("dt").getByText(term, { exact: true }).count(), 1, term);
   }
   await watcher.goto("/");

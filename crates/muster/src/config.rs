@@ -24,7 +24,33 @@ pub(crate) struct Variable {
     pub(crate) meaning: &'static str,
     /// Whether its value may be shown.
     pub(crate) secret: bool,
+    takes: Takes,
     check: fn(&str) -> Result<(), String>,
+}
+
+/// What a setting is in `muster.toml`. A string that says the same is taken for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Text,
+    Number,
+    Switch,
+}
+
+impl Takes {
+    /// The text of a value of the file.
+    fn text(self, value: toml::Value) -> Result<String, String> {
+        let wanted = match (self, value) {
+            (_, toml::Value::String(text)) => return Ok(text),
+            (Self::Number | Self::Switch, toml::Value::Integer(number)) => return Ok(number.to_string()),
+            (Self::Switch, toml::Value::Boolean(on)) => return Ok(u8::from(on).to_string()),
+            (_, other) => other.type_str(),
+        };
+        Err(match self {
+            Self::Text => format!("must be a string in quotes, and here it is of the type {wanted}"),
+            Self::Number => format!("must be a whole number, and here it is of the type {wanted}"),
+            Self::Switch => format!("must be true or false, 1 or 0, and here it is of the type {wanted}"),
+        })
+    }
 }
 
 fn switch(text: &str) -> Result<(), String> {
@@ -39,8 +65,12 @@ fn any(_: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A duration that means something: with none at all nothing could be approved, and no turn could end well.
 fn duration(text: &str) -> Result<(), String> {
-    parse_duration(text).map(|_| ()).map_err(str::to_owned)
+    match parse_duration(text) {
+        Ok(Duration::ZERO) => Err("no time at all would refuse everything; write at least 1s".to_owned()),
+        other => other.map(drop).map_err(str::to_owned),
+    }
 }
 
 fn listen(text: &str) -> Result<(), String> {
@@ -50,24 +80,35 @@ fn listen(text: &str) -> Result<(), String> {
 }
 
 fn public_url(text: &str) -> Result<(), String> {
-    let host = text
+    origin(text).map(drop)
+}
+
+/// An address as a browser names its origin: small letters, international names in their ASCII form, no port that the scheme implies.
+fn origin(text: &str) -> Result<String, String> {
+    let help = || "write https://HOST or https://HOST:PORT, without a path".to_owned();
+    let rest = text
         .strip_prefix("https://")
         .or_else(|| text.strip_prefix("http://"))
-        .map(|rest| rest.trim_end_matches('/'));
-    match host {
-        Some(host) if !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']) => Ok(()),
-        _ => Err("write https://HOST or https://HOST:PORT, without a path".to_owned()),
+        .map(|rest| rest.trim_end_matches('/'))
+        .ok_or_else(help)?;
+    // The parser would pass over some of these, and take others for a path.
+    if rest.is_empty() || rest.contains(|c: char| "/\\?#@".contains(c) || c.is_whitespace() || c.is_control())
+    {
+        return Err(help());
     }
+    let url = reqwest::Url::parse(text).map_err(|error| format!("{error}; {}", help()))?;
+    Ok(url.origin().ascii_serialization())
 }
 
 fn database_url(text: &str) -> Result<(), String> {
-    if ["sqlite://", "postgres://", "postgresql://"]
-        .iter()
-        .any(|scheme| text.starts_with(scheme))
-    {
-        Ok(())
-    } else {
-        Err("write sqlite://PATH or postgres://USER@HOST/NAME".to_owned())
+    match text.strip_prefix("sqlite://") {
+        Some(path) if path.starts_with('/') => Ok(()),
+        Some(_) => Err(
+            "the path behind sqlite:// must be a full one, as in sqlite:///var/lib/muster/muster.db; another would name a different file from each folder that muster is started in"
+                .to_owned(),
+        ),
+        None if text.starts_with("postgres://") || text.starts_with("postgresql://") => Ok(()),
+        None => Err("write sqlite:///PATH or postgres://USER@HOST/NAME".to_owned()),
     }
 }
 
@@ -110,8 +151,14 @@ const fn plain(
         default,
         meaning,
         secret: false,
+        takes: Takes::Text,
         check,
     }
+}
+
+/// `plain`, of another kind in the file.
+const fn kind(takes: Takes, variable: Variable) -> Variable {
+    Variable { takes, ..variable }
 }
 
 const fn hidden(
@@ -125,6 +172,7 @@ const fn hidden(
         default,
         meaning,
         secret: true,
+        takes: Takes::Text,
         check,
     }
 }
@@ -140,14 +188,17 @@ pub(crate) static VARIABLES: &[Variable] = &[
     hidden(
         "MUSTER_DATABASE_URL",
         "`sqlite://<data dir>/muster.db`",
-        "`sqlite://PATH`, or `postgres://…` for several servers on one database. The Postgres role must be neither superuser nor BYPASSRLS.",
+        "`sqlite:///PATH` with the file's full path, or `postgres://…` for several servers on one database. The Postgres role must be neither superuser nor BYPASSRLS.",
         database_url,
     ),
-    plain(
-        "MUSTER_DATABASE_CONNECTIONS",
-        "`16`",
-        "Connections to the database.",
-        connections,
+    kind(
+        Takes::Number,
+        plain(
+            "MUSTER_DATABASE_CONNECTIONS",
+            "`16`",
+            "Connections to the database.",
+            connections,
+        ),
     ),
     plain(
         "MUSTER_LISTEN",
@@ -158,20 +209,26 @@ pub(crate) static VARIABLES: &[Variable] = &[
     plain(
         "MUSTER_PUBLIC_URL",
         "from the listener",
-        "The address people use: base of links, home of passkeys, and the only origin whose forms are taken.",
+        "The address people use: base of links, home of passkeys, and the only origin whose forms are taken. It is read as a browser reads it: the port that the scheme implies may be left out or written.",
         public_url,
     ),
-    plain(
-        "MUSTER_INSECURE",
-        "off",
-        "`1` lets muster listen on an address that is not loopback without https. Passwords and tokens then travel in the clear.",
-        switch,
+    kind(
+        Takes::Switch,
+        plain(
+            "MUSTER_INSECURE",
+            "off",
+            "`1` lets muster listen on an address that is not loopback without https. Passwords and tokens then travel in the clear.",
+            switch,
+        ),
     ),
-    plain(
-        "MUSTER_PLUGINS",
-        "off",
-        "`1` opens the connector API `/plugin/v1/*`, the page `/plugins` and the tool `reply_draft`. Stored messages and drafts survive turning it off.",
-        switch,
+    kind(
+        Takes::Switch,
+        plain(
+            "MUSTER_PLUGINS",
+            "off",
+            "`1` opens the connector API `/plugin/v1/*`, the page `/plugins` and the tool `reply_draft`. Stored messages and drafts survive turning it off.",
+            switch,
+        ),
     ),
     hidden(
         "MUSTER_HOOK_TOKEN",
@@ -329,6 +386,16 @@ impl Config {
         self.text(name).map(Secret::new)
     }
 
+    /// The address people use as a browser names it, when it is set.
+    pub(crate) fn public_url(&self) -> Option<String> {
+        self.text("MUSTER_PUBLIC_URL").and_then(|text| origin(text).ok())
+    }
+
+    /// The file of the database, when it is one.
+    pub(crate) fn database_file(&self) -> Option<PathBuf> {
+        self.database_url().strip_prefix("sqlite://").map(PathBuf::from)
+    }
+
     /// The database's address.
     pub(crate) fn database_url(&self) -> String {
         self.text("MUSTER_DATABASE_URL").map_or_else(
@@ -428,16 +495,10 @@ fn read_file(
                 "there is no setting {key:?}; muster config docs lists them"
             ))
         })?;
-        let text = match value {
-            toml::Value::String(text) => text,
-            toml::Value::Integer(number) => number.to_string(),
-            toml::Value::Boolean(on) => u8::from(on).to_string(),
-            _ => {
-                return Err(refuse(format!(
-                    "{key} must be a string, a whole number, or true or false"
-                )));
-            }
-        };
+        let text = variable
+            .takes
+            .text(value)
+            .map_err(|reason| refuse(format!("{key} {reason}")))?;
         values.entry(variable.name).or_insert((text, "muster.toml"));
     }
     Ok(())
@@ -446,7 +507,7 @@ fn read_file(
 /// The documentation of every setting, made from the table.
 pub(crate) fn docs() -> String {
     let mut text = String::from(
-        "# Configuration\n\nFlags beat environment beats `muster.toml` in the data folder. In the file a setting has its name in lower case without `MUSTER_`:\n`plugins = 1`, `listen = \"127.0.0.1:7447\"`. A value muster cannot use stops the start and names the setting. Durations are written `30s`, `5m`, `12h`, `14d`;\nswitches are on only as `1`. This page is made by `muster config docs`.\n\n| setting | default | meaning |\n|---|---|---|\n",
+        "# Configuration\n\nFlags beat environment beats `muster.toml` in the data folder. In the file a setting has its name in lower case without `MUSTER_`:\n`plugins = true`, `database_connections = 32`, `listen = \"127.0.0.1:7447\"`. A value muster cannot use, or of another type, stops the start and names the setting.\nDurations are written `30s`, `5m`, `12h`, `14d`, never `0s`;\nswitches are on only as `1`. This page is made by `muster config docs`.\n\n| setting | default | meaning |\n|---|---|---|\n",
     );
     for variable in VARIABLES {
         // Writing to a String cannot fail.
@@ -491,11 +552,34 @@ mod tests {
             (database_url, "sqlite:///x", "mysql://x"),
             (connections, "16", "1"),
             (duration, "12h", "12"),
+            (duration, "1s", "0s"),
+            (database_url, "postgres://x", "sqlite://x"),
+            (public_url, "https://[::1]:8443/", "https://muster.example\\x"),
+            (public_url, "https://muster.example", "https://mus\tter.example"),
+            (
+                public_url,
+                "https://muster.example",
+                "https://muster.example:70000",
+            ),
             (hook_token, "0123456789abcdef", "short"),
             (log_format, "json", "xml"),
         ] {
             assert!(check(good).is_ok(), "{good}");
             assert!(check(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_public_address_becomes_the_origin_that_a_browser_sends() {
+        for (written, sent) in [
+            ("https://muster.example:443", "https://muster.example"),
+            ("http://muster.example:80/", "http://muster.example"),
+            ("https://Muster.Example:8443", "https://muster.example:8443"),
+            ("http://localhost:443", "http://localhost:443"),
+            ("https://bücher.example", "https://xn--bcher-kva.example"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(origin(written).as_deref(), Ok(sent), "{written}");
         }
     }
 }

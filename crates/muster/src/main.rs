@@ -1,9 +1,4 @@
 //! The program `muster`: arguments, configuration, wiring. Never holds a rule of its own.
-#![expect(
-    clippy::print_stderr,
-    reason = "a program speaks through its standard streams"
-)]
-
 mod cli;
 mod commands;
 mod config;
@@ -22,15 +17,23 @@ fn main() -> ExitCode {
         .install_default()
         .is_err()
     {
-        eprintln!("muster: the TLS provider was installed twice");
+        output::notice("muster: the TLS provider was installed twice");
         return ExitCode::FAILURE;
     }
     let cli = cli::Cli::parse();
     let json = cli.json;
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    // Half the cores: the other half is SQLite's and Postgres's, which work whenever a request does. More threads than that wake each other.
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads((cores / 2).max(1))
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("muster: the async runtime could not be started: {error}");
+            output::notice(&format!(
+                "muster: the async runtime could not be started: {error}"
+            ));
             return ExitCode::FAILURE;
         }
     };

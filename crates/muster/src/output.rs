@@ -52,7 +52,7 @@ impl Failure {
         if self.sentence.is_empty() {
             return ExitCode::FAILURE;
         }
-        eprintln!("muster: {}", self.sentence);
+        notice(&format!("muster: {}", self.sentence));
         if self.usage {
             return ExitCode::from(2);
         }
@@ -97,10 +97,23 @@ pub(crate) fn line(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says a sentence on standard error. Where that is closed or its disk is full, nobody reads it, and that is no reason to end.
+pub(crate) fn notice(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Prints one line of a program that goes on whether or not it could be printed.
+pub(crate) fn told(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
+        tracing::debug!(error = %error, "standard output cannot be written");
+    }
+}
+
 /// Prints rows in columns, each cell safe for a terminal. Says on stderr when there are none.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
     if rows.is_empty() {
-        eprintln!("none");
+        notice("none");
         return Ok(());
     }
     let cells: Vec<Vec<String>> = std::iter::once(head.iter().map(|h| (*h).to_owned()).collect())

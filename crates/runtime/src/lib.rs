@@ -22,6 +22,8 @@ use std::time::Duration;
 
 use muster_core::secret::Secret;
 
+pub use seat::end_left_over;
+
 /// The longest reply that is kept, in bytes of UTF-8. What a chief says beyond it is cut, with a note in its place.
 pub const REPLY_LIMIT: usize = 256 * 1024;
 

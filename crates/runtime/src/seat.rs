@@ -65,6 +65,31 @@ impl Seat {
     }
 }
 
+/// Ends the program that a killed muster left running in this work folder, if there is one. Does nothing while a turn runs there, or where
+/// the folder was never used.
+///
+/// # Errors
+/// A sentence that says why it still runs.
+pub async fn end_left_over(work_dir: &Path) -> Result<(), String> {
+    if !work_dir.join(CHILD).exists() {
+        return Ok(());
+    }
+    let (folder, lock) = open(work_dir).map_err(|error| {
+        format!(
+            "the chief's work folder {} cannot be used ({error})",
+            work_dir.display()
+        )
+    })?;
+    match lock.try_lock() {
+        Ok(()) => end_orphan(&folder).await,
+        Err(std::fs::TryLockError::WouldBlock) => Ok(()),
+        Err(std::fs::TryLockError::Error(error)) => Err(format!(
+            "the chief's work folder {} cannot be locked ({error})",
+            work_dir.display()
+        )),
+    }
+}
+
 /// Writes a whole file at once: a reader sees the old content or the new.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("new");

@@ -9,7 +9,7 @@ use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::JobFuture;
-use crate::tx::{Conn, Tx, attempt, kind};
+use crate::tx::{Conn, Tx, attempt, eager, kind};
 use crate::wake::{Topic, Wakeups};
 
 /// Most jobs that share a commit. More would make the first of them wait longer than the disk does.
@@ -246,36 +246,39 @@ enum Stand {
 /// Runs one job. The first of a transaction needs no savepoint: when it fails, the whole transaction is its own.
 async fn step(tx: &mut Tx, stand: &mut Stand, job: &mut Box<dyn Job>) -> Result<(), Fault> {
     let first = *stand == Stand::Closed;
-    let begin = match *stand {
+    // Runs with the job's first statement.
+    tx.before = match *stand {
         Stand::Closed => "BEGIN IMMEDIATE",
         Stand::Open => "SAVEPOINT job",
         Stand::Held => "RELEASE job; SAVEPOINT job",
     };
-    statement(tx, begin).await?;
-    *stand = Stand::Open;
     tx.owner = job.owner();
     tx.wakes.clear();
     tx.failed = None;
-    match (job.run(tx).await, first) {
-        (End::Keep, true) => Ok(()),
-        (End::Keep, false) => {
-            *stand = Stand::Held;
-            Ok(())
-        }
+    let end = job.run(tx).await;
+    if end == End::Undo {
+        tx.wakes.clear();
+    }
+    if !std::mem::take(&mut tx.before).is_empty() {
+        // The job ran no statement, so it began nothing.
+        return Ok(());
+    }
+    match (end, first) {
+        (End::Keep, true) => *stand = Stand::Open,
+        (End::Keep, false) => *stand = Stand::Held,
         (End::Undo, true) => {
-            tx.wakes.clear();
             *stand = Stand::Closed;
             // SQLite rolls back by itself on some errors (a full disk), after which there is nothing left to undo.
             if let Err(error) = statement(tx, "ROLLBACK").await {
                 tracing::debug!(error = %error.chain(), "the transaction had already ended");
             }
-            Ok(())
         }
         (End::Undo, false) => {
-            tx.wakes.clear();
-            undo(tx).await
+            *stand = Stand::Open;
+            undo(tx).await?;
         }
     }
+    Ok(())
 }
 
 /// Undoes one job of several. On some errors (a full disk) SQLite has undone the whole transaction by itself, the jobs before this one
@@ -293,8 +296,7 @@ async fn undo(tx: &mut Tx) -> Result<(), Fault> {
 
 async fn statement(tx: &mut Tx, text: &'static str) -> Result<(), Fault> {
     match &mut tx.conn {
-        Conn::Lane(conn) => sqlx::query(text)
-            .execute(conn)
+        Conn::Lane(conn) => eager(sqlx::query(text).execute(conn))
             .await
             .map(|_| ())
             .map_err(|e| Fault::new(kind(&e), "a write was not stored").because(e)),

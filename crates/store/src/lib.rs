@@ -7,6 +7,7 @@ mod lock;
 mod migrate;
 mod open;
 mod postgres;
+mod probe;
 mod sql;
 mod tx;
 mod value;

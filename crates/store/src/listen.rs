@@ -1,7 +1,7 @@
 //! Passes wake-ups between the servers on one Postgres database. Never carries data, and never gives up while the database is open.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::wake::{Topic, Wakeups};
 const CHANNEL: &str = "muster_wake";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// How long a database that is closed waits for what is still to be told.
+const GOODBYE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// What is to be told to other servers. Cloning shares it.
@@ -31,6 +33,9 @@ pub(crate) struct Teller {
 struct Telling {
     topics: Mutex<HashSet<Topic>>,
     ring: Notify,
+    /// Topics that were taken and are on their way.
+    underway: AtomicBool,
+    told: Notify,
     /// The process of Postgres that tells it; 0 while there is none. What comes back from it is known here already.
     own: AtomicU32,
 }
@@ -40,6 +45,34 @@ impl Teller {
     pub(crate) fn tell(&self, topics: impl IntoIterator<Item = Topic>) {
         self.topics().extend(topics);
         self.shared.ring.notify_one();
+    }
+
+    /// Ends once everything was told, or after a second: a command that changed something and ends at once has told it then.
+    pub(crate) async fn told(&self) {
+        let all = async {
+            loop {
+                let told = self.shared.told.notified();
+                if self.topics().is_empty() && !self.shared.underway.load(Ordering::Acquire) {
+                    return;
+                }
+                told.await;
+            }
+        };
+        if tokio::time::timeout(GOODBYE, all).await.is_err() {
+            tracing::warn!("other servers on this database were not told what changed; they find out when a wait of theirs ends");
+        }
+    }
+
+    /// What is to be told now; from here until [`Teller::done`] it is on its way.
+    fn take(&self) -> HashSet<Topic> {
+        let mut topics = self.topics();
+        self.shared.underway.store(!topics.is_empty(), Ordering::Release);
+        std::mem::take(&mut *topics)
+    }
+
+    fn done(&self) {
+        self.shared.underway.store(false, Ordering::Release);
+        self.shared.told.notify_waiters();
     }
 
     fn is_own(&self, process: u32) -> bool {
@@ -70,7 +103,7 @@ async fn say(connect: &PgConnectOptions, teller: &Teller, pause: &mut Duration) 
     };
     *pause = FIRST_PAUSE;
     loop {
-        let topics = std::mem::take(&mut *teller.topics());
+        let topics = teller.take();
         if topics.is_empty() {
             teller.shared.ring.notified().await;
             continue;
@@ -83,8 +116,10 @@ async fn say(connect: &PgConnectOptions, teller: &Teller, pause: &mut Duration) 
             .await;
         if let Err(error) = said {
             teller.topics().extend(topics);
+            teller.done();
             return error;
         }
+        teller.done();
     }
 }
 

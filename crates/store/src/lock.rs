@@ -81,6 +81,14 @@ pub(crate) fn io_kind(error: &std::io::Error) -> FaultKind {
     }
 }
 
+/// The key of an advisory lock. The class is part of it, so that chief 3 and owner 3 are two locks: 8 bits of class, 56 of id.
+pub(crate) fn key(class: &'static str, id: i64) -> i64 {
+    let class_bits = class
+        .bytes()
+        .fold(7_i64, |sum, byte| (sum * 31 + i64::from(byte)) & 0xff);
+    (class_bits << 55) ^ id
+}
+
 async fn take_advisory(
     options: &sqlx::postgres::PgConnectOptions,
     class: &'static str,
@@ -89,12 +97,8 @@ async fn take_advisory(
     let failed =
         |e: sqlx::Error| Fault::new(kind(&e), format!("the lock {class}-{id} could not be taken")).because(e);
     let mut conn = PgConnection::connect_with(options).await.map_err(failed)?;
-    // The class is part of the key, so that chief 3 and owner 3 are two locks. A signed 64-bit key: 8 bits of class, 56 of id.
-    let class_bits = class
-        .bytes()
-        .fold(7_i64, |sum, byte| (sum * 31 + i64::from(byte)) & 0xff);
     let (taken,): (bool,) = sqlx::query_as("SELECT pg_try_advisory_lock($1)")
-        .bind((class_bits << 55) ^ id)
+        .bind(key(class, id))
         .fetch_one(&mut conn)
         .await
         .map_err(failed)?;

@@ -1,9 +1,9 @@
 //! Opens a database: its address, its file or role, its schema. Never changes one that it refuses.
 
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_core::text::terminal;
 use muster_core::{Fault, FaultKind};
@@ -16,6 +16,7 @@ use crate::lane::Lane;
 use crate::listen::Teller;
 use crate::lock::Place;
 use crate::postgres::Server;
+use crate::probe::Probe;
 use crate::tx::{ACQUIRE, kind};
 use crate::wake::Wakeups;
 use crate::{listen, migrate};
@@ -29,6 +30,8 @@ pub struct Options {
     pub connections: u32,
     /// The folder for lock files when the engine has no locks of its own that die with their holder.
     pub lock_folder: PathBuf,
+    /// How long to wait for another process that is making the same database ready.
+    pub patience: Duration,
 }
 
 impl Options {
@@ -38,6 +41,7 @@ impl Options {
             url: url.into(),
             connections: 16,
             lock_folder: lock_folder.into(),
+            patience: Duration::from_secs(30),
         }
     }
 }
@@ -87,6 +91,21 @@ pub enum OpenError {
         /// The database's name.
         database: String,
     },
+    /// Another process makes the same database ready and does not get done.
+    #[error(
+        "{} has kept {} locked for {} seconds, which is held only while a database is made ready; nothing was changed. Wait until it is done, or end it, and start muster again",
+        .holder.map_or_else(|| "another muster".to_owned(), |holder| format!("another muster (process {holder})")),
+        terminal(&.lock.display().to_string()),
+        .waited.as_secs()
+    )]
+    Busy {
+        /// The lock file.
+        lock: PathBuf,
+        /// The process that wrote its number into it last.
+        holder: Option<u32>,
+        /// How long was waited.
+        waited: Duration,
+    },
     /// Anything else.
     #[error("the database could not be opened: {}", .0.chain())]
     Fault(Fault),
@@ -120,7 +139,8 @@ fn sqlite_options(path: &Path) -> SqliteConnectOptions {
         // Every answer of muster's promises that what it names survives a power cut.
         .synchronous(SqliteSynchronous::Full)
         .pragma("trusted_schema", "OFF")
-        .statement_cache_capacity(256)
+        // Twice the statements there are: on the lane many stand with what begins their transaction too.
+        .statement_cache_capacity(512)
 }
 
 async fn open_sqlite(path: &Path, options: &Options) -> Result<Db, OpenError> {
@@ -128,8 +148,15 @@ async fn open_sqlite(path: &Path, options: &Options) -> Result<Db, OpenError> {
         std::fs::create_dir_all(parent).map_err(|error| folder_fault(parent, error))?;
     }
     // SQLite's migrator takes no lock of its own, so two first starts at once would both create the tables.
-    let guard = boot_lock(&options.lock_folder).await?;
+    let guard = boot_lock(&options.lock_folder, options.patience).await?;
     let writer = prepare_file(path).await?;
+    let probe = Probe::of_file(path).map_err(|error| {
+        let what = format!(
+            "the file {} and those beside it cannot be looked at",
+            path.display()
+        );
+        OpenError::Fault(Fault::new(crate::lock::io_kind(&error), what).because(error))
+    })?;
     drop(guard);
     let readers = SqlitePoolOptions::new()
         .max_connections(options.connections.clamp(2, 8))
@@ -141,6 +168,7 @@ async fn open_sqlite(path: &Path, options: &Options) -> Result<Db, OpenError> {
         Pool::Sqlite { lane, readers },
         wakeups,
         Place::Folder(options.lock_folder.clone()),
+        probe,
     ))
 }
 
@@ -275,19 +303,63 @@ fn folder_fault(folder: &Path, error: std::io::Error) -> OpenError {
     OpenError::Fault(Fault::new(kind, what).because(error))
 }
 
-async fn boot_lock(folder: &Path) -> Result<std::fs::File, OpenError> {
+/// How often the lock is asked for while another process has it, and after how long that is logged.
+const ASK: Duration = Duration::from_millis(20);
+const TELL: Duration = Duration::from_secs(1);
+
+/// Takes the lock under which a database is made ready. It is the file's, so it dies with its process; the number in it only tells people
+/// whom they wait for.
+async fn boot_lock(folder: &Path, patience: Duration) -> Result<std::fs::File, OpenError> {
     let failed = |error| folder_fault(folder, error);
     std::fs::create_dir_all(folder).map_err(failed)?;
+    let path = folder.join("boot.lock");
     let file = std::fs::File::options()
         .create(true)
         .truncate(false)
+        .read(true)
         .write(true)
-        .open(folder.join("boot.lock"))
+        .open(&path)
         .map_err(failed)?;
-    tokio::task::spawn_blocking(move || file.lock().map(|()| file))
-        .await
-        .map_err(|e| OpenError::Fault(Fault::other("the boot lock").because(e)))?
-        .map_err(failed)
+    let (begun, mut told) = (Instant::now(), false);
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
+            Err(std::fs::TryLockError::WouldBlock) => {}
+        }
+        let waited = begun.elapsed();
+        if waited >= patience {
+            return Err(OpenError::Busy {
+                holder: holder(&path),
+                lock: path,
+                waited,
+            });
+        }
+        if waited >= TELL && !std::mem::replace(&mut told, true) {
+            tracing::warn!(
+                lock = %terminal(&path.display().to_string()),
+                holder = holder(&path),
+                "waiting for another muster that is making this database ready"
+            );
+        }
+        tokio::time::sleep(ASK).await;
+    }
+    // A full disk keeps the number out, which is told less then, and nothing else.
+    if let Err(error) = sign(&file) {
+        tracing::debug!(error = %error, "the boot lock does not name its holder");
+    }
+    Ok(file)
+}
+
+fn sign(mut file: &std::fs::File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+/// The process that the lock file names.
+fn holder(path: &Path) -> Option<u32> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
@@ -298,6 +370,8 @@ async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
     let connect = PgConnectOptions::from_str(&options.url)
         .map_err(|_| OpenError::Address)?
         .application_name("muster")
+        // Every statement finds its rows by an index whatever its arguments are: planning it anew each time costs more than running it.
+        .options([("plan_cache_mode", "force_generic_plan")])
         .statement_cache_capacity(256);
     let pool = PgPoolOptions::new()
         .max_connections(options.connections.max(2))
@@ -338,15 +412,12 @@ async fn open_postgres(options: &Options) -> Result<Db, OpenError> {
         )),
         tokio::spawn(listen::speak(pool.clone(), connect.clone(), teller.clone())),
     ];
-    let server = Server {
-        pool,
-        teller,
-        wakeups: wakeups.clone(),
-    };
+    let server = Server::of(pool, teller, wakeups.clone());
     Ok(Db::of(
         Pool::Postgres { server, hints },
         wakeups,
         Place::Postgres(Box::new(connect)),
+        Probe::elsewhere(),
     ))
 }
 

@@ -1,15 +1,17 @@
 //! Transactions on Postgres, each on a task of its own: it ends in order whatever becomes of its caller. Never gives a connection back that is still inside one.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use muster_core::ids::OwnerId;
 use muster_core::{Fault, FaultKind};
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgPool;
-use sqlx::{AssertSqlSafe, Postgres};
-use tokio::sync::oneshot;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::JobFuture;
 use crate::listen::Teller;
-use crate::tx::{Conn, Tx, attempt, caught, kind};
+use crate::tx::{ACQUIRE, Conn, Tx, attempt, caught, kind};
 use crate::wake::Wakeups;
 
 /// How a writing transaction begins: every move of a state is one guarded statement, so nothing stricter is needed.
@@ -20,19 +22,82 @@ const READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// What every transaction on one database shares. Cloning shares it.
 #[derive(Clone)]
 pub(crate) struct Server {
-    pub(crate) pool: PgPool,
-    pub(crate) teller: Teller,
-    pub(crate) wakeups: Wakeups,
+    /// Opens connections. It never gets one back, because it would ask each whether it still lives, one more trip to Postgres for every
+    /// transaction; a connection that does not is found out at its next BEGIN.
+    opens: PgPool,
+    /// Connections outside any transaction, ready for the next.
+    idle: Arc<Mutex<Vec<PgConnection>>>,
+    /// One for each connection there may be.
+    places: Arc<Semaphore>,
+    teller: Teller,
+    wakeups: Wakeups,
+}
+
+/// A connection that is lent to one transaction. Dropping it closes it, for nobody knows what it is in the middle of;
+/// [`Lent::give_back`] keeps it.
+pub(crate) struct Lent {
+    conn: PgConnection,
+    idle: Arc<Mutex<Vec<PgConnection>>>,
+    _place: OwnedSemaphorePermit,
 }
 
 /// Whose rows a transaction may touch: an owner's, or any for a named reason.
 #[derive(Clone, Copy)]
 pub(crate) struct Reach {
+    /// Held from the beginning to the end, against other transactions that hold the same.
+    pub(crate) held: Option<i64>,
     pub(crate) owner: Option<OwnerId>,
     pub(crate) reason: &'static str,
 }
 
 impl Server {
+    pub(crate) fn of(opens: PgPool, teller: Teller, wakeups: Wakeups) -> Self {
+        let places = Arc::new(Semaphore::new(places(&opens)));
+        Self {
+            opens,
+            idle: Arc::default(),
+            places,
+            teller,
+            wakeups,
+        }
+    }
+
+    /// Lends nothing more, waits for what is lent, and closes every connection.
+    pub(crate) async fn close(&self) {
+        self.opens.close().await;
+        let all = u32::try_from(places(&self.opens)).unwrap_or(u32::MAX);
+        let ended = self.places.acquire_many(all).await;
+        let idle = std::mem::take(&mut *lock(&self.idle));
+        drop(ended);
+        self.teller.told().await;
+        for conn in idle {
+            if let Err(error) = conn.close().await {
+                tracing::debug!(error = %error, "a connection was already gone");
+            }
+        }
+    }
+
+    /// Lends a connection: one that is idle, or a new one.
+    pub(crate) async fn lend(&self) -> Result<Lent, sqlx::Error> {
+        let place = tokio::time::timeout(ACQUIRE, self.places.clone().acquire_owned()).await;
+        let place = place
+            .map_err(|_| sqlx::Error::PoolTimedOut)?
+            .map_err(|_| sqlx::Error::PoolClosed)?;
+        if self.opens.is_closed() {
+            return Err(sqlx::Error::PoolClosed);
+        }
+        let idle = lock(&self.idle).pop();
+        let conn = match idle {
+            Some(conn) => conn,
+            None => self.opens.acquire().await?.detach(),
+        };
+        Ok(Lent {
+            conn,
+            idle: self.idle.clone(),
+            _place: place,
+        })
+    }
+
     /// Runs `job` and answers once it is committed, or undone.
     pub(crate) async fn write<F, T, E>(&self, reach: Reach, job: F) -> Result<T, E>
     where
@@ -97,18 +162,18 @@ impl Server {
         caller: &mut oneshot::Sender<T>,
     ) -> Result<Option<Tx>, Fault> {
         let begin = begin_text(how, reach);
-        let mut left = self.pool.options().get_max_connections();
+        let mut left = places(&self.opens);
         loop {
-            let acquired = tokio::select! {
+            let lent = tokio::select! {
                 () = caller.closed() => return Ok(None),
-                acquired = self.pool.acquire() => acquired,
+                lent = self.lend() => lent,
             };
-            let begun = match acquired {
-                Ok(conn) => begin_on(conn, begin.clone()).await,
+            let begun = match lent {
+                Ok(mut lent) => control(&mut lent, begin.clone()).await.map(|()| lent),
                 Err(error) => Err(error),
             };
             match begun {
-                Ok(conn) => return Ok(Some(Tx::new(Conn::Postgres(conn), reach.owner))),
+                Ok(lent) => return Ok(Some(Tx::new(Conn::Postgres(lent), reach.owner))),
                 Err(error) if left > 0 && broke(&error) => left -= 1,
                 Err(error) => {
                     return Err(Fault::new(kind(&error), "the database did not answer").because(error));
@@ -119,14 +184,14 @@ impl Server {
 
     /// Commits, and only then wakes whom it concerns: here at once, at other servers as soon as they hear of it.
     async fn commit(&self, tx: Tx) -> Result<(), Fault> {
-        let Conn::Postgres(mut conn) = tx.conn else {
+        let Conn::Postgres(mut lent) = tx.conn else {
             return Err(Fault::other("a transaction changed its engine"));
         };
-        if let Err(error) = sqlx::raw_sql("COMMIT").execute(&mut *conn).await {
-            conn.close_on_drop();
+        if let Err(error) = control(&mut lent, "COMMIT".to_owned()).await {
             let what = "Postgres did not confirm a commit; the write may be stored or not";
             return Err(Fault::new(kind(&error), what).because(error));
         }
+        lent.give_back();
         for topic in &tx.wakes {
             self.wakeups.wake(*topic);
         }
@@ -143,29 +208,58 @@ fn begin_text(how: &'static str, reach: Reach) -> String {
     let owner = reach.owner.map_or_else(String::new, |owner| owner.to_string());
     let system = if reach.owner.is_some() { "" } else { reach.reason };
     let system = system.replace('\'', "''");
-    format!("{how}; SET LOCAL muster.owner = '{owner}'; SET LOCAL muster.system = '{system}'")
+    let held = reach.held.map_or_else(String::new, |key| {
+        format!("; SELECT pg_advisory_xact_lock({key})")
+    });
+    format!("{how}; SET LOCAL muster.owner = '{owner}'; SET LOCAL muster.system = '{system}'{held}")
 }
 
-async fn begin_on(
-    mut conn: PoolConnection<Postgres>,
-    begin: String,
-) -> Result<PoolConnection<Postgres>, sqlx::Error> {
-    // Made of a number and a constant, neither from outside.
-    match sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *conn).await {
-        Ok(_) => Ok(conn),
-        Err(error) => {
-            conn.close_on_drop();
-            Err(error)
-        }
-    }
+/// Runs what begins or ends a transaction: made of constants and a number, nothing from outside.
+async fn control(lent: &mut Lent, text: String) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(AssertSqlSafe(text))
+        .execute(&mut **lent)
+        .await
+        .map(drop)
 }
 
 /// Ends a transaction of which nothing stays.
 async fn roll_back(tx: Tx) {
-    let Conn::Postgres(mut conn) = tx.conn else { return };
-    if let Err(error) = sqlx::raw_sql("ROLLBACK").execute(&mut *conn).await {
-        tracing::debug!(error = %error, "a connection broke before its transaction was rolled back");
-        conn.close_on_drop();
+    let Conn::Postgres(mut lent) = tx.conn else { return };
+    match control(&mut lent, "ROLLBACK".to_owned()).await {
+        Ok(()) => lent.give_back(),
+        Err(error) => {
+            tracing::debug!(error = %error, "a connection broke before its transaction was rolled back")
+        }
+    }
+}
+
+/// How many connections there may be.
+fn places(opens: &PgPool) -> usize {
+    usize::try_from(opens.options().get_max_connections()).unwrap_or(Semaphore::MAX_PERMITS)
+}
+
+fn lock(idle: &Mutex<Vec<PgConnection>>) -> MutexGuard<'_, Vec<PgConnection>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Lent {
+    /// Keeps the connection for the next transaction: this one has ended.
+    pub(crate) fn give_back(self) {
+        lock(&self.idle).push(self.conn);
+    }
+}
+
+impl Deref for Lent {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.conn
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.conn
     }
 }
 
@@ -189,6 +283,7 @@ mod tests {
     #[test]
     fn a_transaction_has_one_reach_and_says_both_settings() {
         let owner = Reach {
+            held: None,
             owner: Some(OwnerId::new(7)),
             reason: "",
         };
@@ -197,6 +292,7 @@ mod tests {
             "BEGIN; SET LOCAL muster.owner = '7'; SET LOCAL muster.system = ''"
         );
         let system = Reach {
+            held: None,
             owner: None,
             reason: "the owner's first",
         };

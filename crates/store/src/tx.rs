@@ -1,16 +1,21 @@
 //! A transaction that hides the engine: binds the owner, runs constant statements, collects wake-ups. Never lives across a call to the outside.
 
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, TryStreamExt as _};
 use muster_core::ids::OwnerId;
 use muster_core::{Fault, FaultKind};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Arguments as _, FromRow, Postgres, Sqlite, SqliteConnection};
+use sqlx::{
+    Arguments as _, AssertSqlSafe, Executor as _, FromRow, SqlSafeStr as _, SqlStr, Sqlite, SqliteConnection,
+};
 
 use crate::JobFuture;
+use crate::postgres::Lent;
 use crate::sql::{Scope, Sql};
 use crate::value::{Args, Value};
 use crate::wake::Topic;
@@ -24,8 +29,8 @@ pub(crate) enum Conn {
     Lane(SqliteConnection),
     /// A reader's snapshot.
     SqliteRead(sqlx::Transaction<'static, Sqlite>),
-    /// Any transaction on Postgres, on a connection that is given back only after its end.
-    Postgres(sqlx::pool::PoolConnection<Postgres>),
+    /// Any transaction on Postgres.
+    Postgres(Lent),
 }
 
 /// An open transaction of one owner, or of the system for a named reason.
@@ -38,6 +43,8 @@ pub struct Tx {
     pub(crate) wakes: Vec<Topic>,
     /// What the statement that failed broke on.
     pub(crate) failed: Option<FaultKind>,
+    /// What the lane still has to run before the next statement, and runs in one trip with it; empty once it ran.
+    pub(crate) before: &'static str,
 }
 
 impl Tx {
@@ -47,6 +54,7 @@ impl Tx {
             owner,
             wakes: Vec::new(),
             failed: None,
+            before: "",
         }
     }
 
@@ -69,10 +77,14 @@ impl Tx {
     pub async fn run(&mut self, sql: &'static Sql, args: impl Args) -> Result<u64, Fault> {
         let values = self.arguments(sql, args)?;
         let done = match &mut self.conn {
-            Conn::Lane(c) => sqlx::query_with(sql.sqlite, sqlite_arguments(sql, values)?)
-                .execute(c)
+            Conn::Lane(c) => {
+                let arguments = sqlite_arguments(sql, values)?;
+                eager(changed(
+                    c,
+                    sqlx::query_with(joined(&mut self.before, sql), arguments),
+                ))
                 .await
-                .map(|done| done.rows_affected()),
+            }
             Conn::SqliteRead(t) => sqlx::query_with(sql.sqlite, sqlite_arguments(sql, values)?)
                 .execute(&mut **t)
                 .await
@@ -93,9 +105,8 @@ impl Tx {
         let values = self.arguments(sql, args)?;
         let rows = match &mut self.conn {
             Conn::Lane(c) => {
-                sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?)
-                    .fetch_all(c)
-                    .await
+                let arguments = sqlite_arguments(sql, values)?;
+                eager(sqlx::query_as_with(joined(&mut self.before, sql), arguments).fetch_all(c)).await
             }
             Conn::SqliteRead(t) => {
                 sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?)
@@ -119,9 +130,8 @@ impl Tx {
         let values = self.arguments(sql, args)?;
         let row = match &mut self.conn {
             Conn::Lane(c) => {
-                sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?)
-                    .fetch_optional(c)
-                    .await
+                let arguments = sqlite_arguments(sql, values)?;
+                eager(sqlx::query_as_with(joined(&mut self.before, sql), arguments).fetch_optional(c)).await
             }
             Conn::SqliteRead(t) => {
                 sqlx::query_as_with(sql.sqlite, sqlite_arguments(sql, values)?)
@@ -211,6 +221,49 @@ impl Tx {
             )))
         }
     }
+}
+
+/// A statement's text with what must run before it. Each trip to the thread that runs SQLite costs more than most statements do.
+fn joined(before: &mut &'static str, sql: &'static Sql) -> SqlStr {
+    match std::mem::take(before) {
+        "" => sql.sqlite.into_sql_str(),
+        // Both are constants.
+        before => AssertSqlSafe(format!("{before}; {}", sql.sqlite)).into_sql_str(),
+    }
+}
+
+/// How long the lane asks again and again for the end of a statement before it goes to sleep until it is told.
+const AWAKE: Duration = Duration::from_micros(250);
+
+/// Waits for a statement of the lane without going to sleep at once. Most take less time than it takes to put a thread to sleep and to wake
+/// it, on either side; all writers wait behind this one. Whatever else is ready on this thread runs in between.
+pub(crate) async fn eager<T>(statement: impl Future<Output = T>) -> T {
+    let mut statement = pin!(statement);
+    let begun = Instant::now();
+    loop {
+        if let Poll::Ready(ended) = futures::poll!(statement.as_mut()) {
+            return ended;
+        }
+        if begun.elapsed() >= AWAKE {
+            return statement.await;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// How many rows the last statement of the text changed; SQLite counts those before it again.
+async fn changed(
+    conn: &mut SqliteConnection,
+    query: sqlx::query::Query<'_, Sqlite, SqliteArguments>,
+) -> Result<u64, sqlx::Error> {
+    let mut steps = conn.fetch_many(query);
+    let mut changed = 0;
+    while let Some(step) = steps.try_next().await? {
+        if let sqlx::Either::Left(done) = step {
+            changed = done.rows_affected();
+        }
+    }
+    Ok(changed)
 }
 
 /// Runs a job. A panic of its is an error like others, so that the connection is brought out of the transaction, and SQLite's lane and the

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_store::{Db, Engine, Options};
+use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
@@ -164,9 +165,47 @@ fn unique() -> String {
 
 /// A new template for each change of the schema, so that a kept cluster never serves an old one.
 fn schema_hash() -> String {
-    let text = include_str!("../../store/migrations/postgres/0001_inbox.sql");
-    muster_core::secret::sha256_hex(text.as_bytes())
-        .chars()
-        .take(12)
-        .collect()
+    hash(
+        MIGRATIONS
+            .iter()
+            .map(|migration| (migration.version, migration.checksum.as_ref())),
+    )
+}
+
+/// The store's own; its build notices a new file, and this crate is built after it.
+static MIGRATIONS: Migrator = sqlx::migrate!("../store/migrations/postgres");
+
+fn hash<'m>(migrations: impl Iterator<Item = (i64, &'m [u8])>) -> String {
+    let mut all = Vec::new();
+    for (version, checksum) in migrations {
+        all.extend(version.to_be_bytes());
+        all.extend(checksum);
+    }
+    muster_core::secret::sha256_hex(&all).chars().take(12).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_the_template_changes_with_every_migration() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/migrations/postgres");
+        let files = std::fs::read_dir(folder).unwrap().count();
+        assert_eq!(MIGRATIONS.iter().count(), files, "a migration is left out");
+        let all: Vec<(i64, &[u8])> = MIGRATIONS
+            .iter()
+            .map(|m| (m.version, m.checksum.as_ref()))
+            .collect();
+        let mut names = std::collections::BTreeSet::from([schema_hash()]);
+        let mut further = all.clone();
+        further.push((9001, b"another"));
+        names.insert(hash(further.iter().copied()));
+        for at in 0..all.len() {
+            let mut changed = all.clone();
+            changed[at].1 = b"changed";
+            names.insert(hash(changed.into_iter()));
+        }
+        assert_eq!(names.len(), all.len() + 2);
+    }
 }

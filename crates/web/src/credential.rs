@@ -4,6 +4,8 @@ use axum_extra::extract::cookie::CookieJar;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
+use crate::state::Origin;
+
 /// The `Authorization` header of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Authorization<'a> {
@@ -36,24 +38,24 @@ fn bearer(value: &str) -> Option<&str> {
 
 /// The one bearer token of a request that carries nothing else: a browser's session beside it is another kind of credential, and a door takes
 /// exactly one.
-pub(crate) fn bearer_alone(headers: &HeaderMap, secure: bool) -> Option<&str> {
+pub(crate) fn bearer_alone<'a>(headers: &'a HeaderMap, origin: &Origin) -> Option<&'a str> {
     match authorization(headers) {
-        Authorization::Bearer(token) if cookie(headers, secure).is_none_or(|cookie| cookie.is_empty()) => {
+        Authorization::Bearer(token) if session(headers, origin).is_none_or(|text| text.is_empty()) => {
             Some(token)
         }
         _ => None,
     }
 }
 
-/// The name of the session cookie: with the `__Host-` prefix wherever the browser will take it.
-pub(crate) const fn cookie_name(secure: bool) -> &'static str {
-    if secure { "__Host-muster" } else { "muster" }
+/// The session cookie's text.
+pub(crate) fn session(headers: &HeaderMap, origin: &Origin) -> Option<String> {
+    cookie(headers, origin.cookie())
 }
 
-/// The session cookie's text.
-pub(crate) fn cookie(headers: &HeaderMap, secure: bool) -> Option<String> {
+/// The text of the cookie of this name.
+pub(crate) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     CookieJar::from_headers(headers)
-        .get(cookie_name(secure))
+        .get(name)
         .map(|cookie| cookie.value().to_owned())
 }
 
@@ -78,16 +80,20 @@ mod tests {
     fn a_token_beside_a_browsers_session_is_not_alone() {
         let mut headers = HeaderMap::new();
         headers.append(AUTHORIZATION, "Bearer abc".parse().unwrap());
-        headers.append(http::header::COOKIE, "theme=dark; muster=".parse().unwrap());
+        let (plain, tls) = (
+            Origin::public("http://localhost:7447"),
+            Origin::public("https://muster.example"),
+        );
+        headers.append(http::header::COOKIE, "theme=dark; muster-7447=".parse().unwrap());
         assert_eq!(
-            bearer_alone(&headers, false),
+            bearer_alone(&headers, &plain),
             Some("abc"),
             "what a sign-out leaves behind is no credential"
         );
-        headers.append(http::header::COOKIE, "muster=def".parse().unwrap());
-        assert_eq!(bearer_alone(&headers, false), None);
+        headers.append(http::header::COOKIE, "muster-7447=def".parse().unwrap());
+        assert_eq!(bearer_alone(&headers, &plain), None);
         assert_eq!(
-            bearer_alone(&headers, true),
+            bearer_alone(&headers, &tls),
             Some("abc"),
             "behind TLS the session's cookie has another name"
         );

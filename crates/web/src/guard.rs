@@ -11,7 +11,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Version};
 use tower::{Layer, Service};
 
 use crate::state::{Origin, Web};
@@ -19,7 +19,7 @@ use crate::state::{Origin, Web};
 /// No inline script or style, nothing from elsewhere, no frame, forms only to ourselves.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Refuses a request whose `Host` is not ours: a page elsewhere whose name resolves to this machine (DNS rebinding).
+/// Refuses a request that does not name exactly one host, or whose `Host` is not ours: a page elsewhere whose name resolves to this machine (DNS rebinding).
 ///
 /// A layer of its own make, because what stands around a claim waits with it, a thousand times over: this one waits with nothing.
 #[derive(Clone)]
@@ -58,16 +58,26 @@ impl<S: Service<Request, Response = Response>> Service<Request> for OwnHost<S> {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-        if host.is_some_and(|host| self.origin.is_host(host)) {
-            Either::Left(self.inner.call(request))
-        } else {
-            let refusal = (
+        let mut hosts = request.headers().get_all(HOST).iter();
+        let refusal = match (hosts.next(), hosts.next()) {
+            (Some(host), None) if host.to_str().is_ok_and(|host| self.origin.is_host(host)) => {
+                return Either::Left(self.inner.call(request));
+            }
+            // A proxy and a server that each take another of the two would not speak of the same site.
+            (Some(_), Some(_)) => (
+                StatusCode::BAD_REQUEST,
+                "This request names more than one host, so nothing was done. Send one Host header.\n",
+            ),
+            (None, _) if request.version() >= Version::HTTP_11 => (
+                StatusCode::BAD_REQUEST,
+                "This request names no host, so nothing was done. Send a Host header.\n",
+            ),
+            _ => (
                 StatusCode::MISDIRECTED_REQUEST,
                 "This server does not answer to that host name. Set MUSTER_PUBLIC_URL to the name you use.\n",
-            );
-            Either::Right(ready(Ok(refusal.into_response())))
-        }
+            ),
+        };
+        Either::Right(ready(Ok(refusal.into_response())))
     }
 }
 

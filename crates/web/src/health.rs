@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`: whether muster lives, whether its database answers, and counts. Never says anything about an owner.
+//! `/healthz`, `/readyz` and `/metrics`: whether muster lives, whether its database can be read and written, and counts. Never says anything about an owner.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -28,11 +28,19 @@ async fn alive() -> &'static str {
 }
 
 async fn ready(State(web): State<Web>) -> Response {
-    match muster_app::accounts::any_owner(&web.app).await {
-        Ok(_) => "ready\n".into_response(),
+    let answers = async || {
+        muster_app::accounts::any_owner(&web.app).await?;
+        web.app.db.probe().await
+    };
+    match answers().await {
+        Ok(()) => "ready\n".into_response(),
         Err(fault) => {
-            tracing::warn!(error = %fault.chain(), "the database does not answer");
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+            tracing::warn!(error = %fault.chain(), "muster is not ready: its database cannot be read or written");
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "muster is not ready: it cannot read or write its database. The server's log says why.\n",
+            )
+                .into_response()
         }
     }
 }

@@ -6,12 +6,15 @@ mod api;
 mod credential;
 mod guard;
 mod health;
+mod key;
 mod mcp_agent;
 mod pages;
 mod plugin_v1;
 mod router;
 mod serve;
 mod state;
+mod tries;
+mod whole;
 
 pub use router::{Door, Route, router, routes};
 pub use serve::{Limits, serve};

@@ -83,7 +83,7 @@ impl Table {
 
 /// All doors in the order of the interface's page.
 fn tables(web: &Web) -> Vec<Table> {
-    let mut tables = pages::tables();
+    let mut tables = pages::tables(web);
     tables.extend([
         plugin_v1::table(web),
         plugin_v1::description(web),

@@ -1,14 +1,14 @@
-//! What every door shares: the app, the public origin, the set-up code, limits on sign-ins. Never holds a request.
+//! What every door shares: the app, the public origin, the set-up code, the server's key, limits on sign-ins. Never holds a request.
 
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use muster_app::App;
-use muster_core::ids::BrowserSessionId;
 use muster_core::secret::{self, NoRandomness, random_hex};
 use muster_core::{Fault, Secret};
+
+use crate::key::Key;
+use crate::tries::Tries;
 
 /// Shared by all doors. Cloning shares it.
 #[derive(Clone)]
@@ -21,31 +21,23 @@ pub struct Web {
     pub setup: Setup,
     /// The shared hook credential of an armed server.
     pub hook_token: Option<Secret>,
-    pub(crate) sign_ins: Arc<DefaultKeyedRateLimiter<Guesser>>,
-}
-
-/// Who may guess at a password so often and no oftener. A session that is signed in has an allowance of its own: strangers behind the same
-/// proxy cannot use it up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Guesser {
-    /// Whoever connects from here.
-    Address(IpAddr),
-    /// Whoever holds this session.
-    Session(BrowserSessionId),
+    /// Who has tried to sign in how often.
+    pub(crate) tries: Arc<Tries>,
+    /// Marks known browsers, and makes what a name without a passkey is answered.
+    pub(crate) key: Key,
 }
 
 impl Web {
     /// The doors of `app`.
     pub fn new(app: App, origin: Origin, setup: Setup, hook_token: Option<Secret>) -> Self {
-        // Ten tries at once, then one every six seconds, per address: a person never meets it, a guesser does.
-        let quota = Quota::per_minute(NonZeroU32::MIN.saturating_add(9))
-            .allow_burst(NonZeroU32::MIN.saturating_add(9));
+        let key = Key::of(&app.settings.data_dir);
         Self {
             app,
             origin: Arc::new(origin),
             setup,
             hook_token,
-            sign_ins: Arc::new(RateLimiter::keyed(quota)),
+            tries: Arc::default(),
+            key,
         }
     }
 }
@@ -57,6 +49,7 @@ pub struct Origin {
     origins: Vec<String>,
     hosts: Vec<String>,
     any_host: bool,
+    cookie: String,
 }
 
 impl Origin {
@@ -69,6 +62,7 @@ impl Origin {
             .to_ascii_lowercase();
         Self {
             origins: vec![base.to_ascii_lowercase()],
+            cookie: session_cookie(&base, &host),
             hosts: vec![host],
             base,
             any_host: false,
@@ -97,6 +91,7 @@ impl Origin {
             origins: hosts.iter().map(|host| format!("http://{host}")).collect(),
             hosts,
             any_host: false,
+            cookie: format!("muster-{port}"),
         }
     }
 
@@ -125,6 +120,12 @@ impl Origin {
         self.base.starts_with("https://")
     }
 
+    /// The name of the session cookie: with the `__Host-` prefix over TLS. Over plain HTTP, where a browser keeps cookies by host name and
+    /// sends them to every port of it, with the port: two servers on one machine would else end each other's sessions.
+    pub(crate) fn cookie(&self) -> &str {
+        &self.cookie
+    }
+
     /// Whether a `Host` header names this server. Anything else is a page elsewhere that resolves to this machine.
     pub fn is_host(&self, host: &str) -> bool {
         self.any_host || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
@@ -139,6 +140,17 @@ impl Origin {
                     || origin.eq_ignore_ascii_case(&format!("https://{host}"))
             }))
     }
+}
+
+fn session_cookie(base: &str, host: &str) -> String {
+    if base.starts_with("https://") {
+        return "__Host-muster".to_owned();
+    }
+    let port = host
+        .rsplit_once(':')
+        .map(|(_, port)| port)
+        .filter(|port| port.bytes().all(|b| b.is_ascii_digit()));
+    format!("muster-{}", port.unwrap_or("80"))
 }
 
 fn host_text(ip: IpAddr) -> String {
@@ -213,6 +225,23 @@ mod tests {
         assert!(
             public.secure() && public.is_host("muster.example") && public.base() == "https://muster.example"
         );
+    }
+
+    #[test]
+    fn two_servers_of_one_host_name_keep_their_sessions_apart() {
+        let listener = |port| Origin::listener(SocketAddr::from(([127, 0, 0, 1], port)));
+        assert_eq!(listener(7447).cookie(), "muster-7447");
+        assert_eq!(listener(7448).any_host().cookie(), "muster-7448");
+        for (url, name) in [
+            ("http://localhost:7447", "muster-7447"),
+            ("http://localhost", "muster-80"),
+            ("http://[::1]", "muster-80"),
+            ("http://[::1]:7449/", "muster-7449"),
+            ("https://muster.example", "__Host-muster"),
+            ("https://muster.example:8443", "__Host-muster"),
+        ] {
+            assert_eq!(Origin::public(url).cookie(), name, "{url}");
+        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::OwnerId;
-use muster_store::Tx;
 use serde_json::json;
 
 use super::state::{OwnerName, Password};
@@ -12,6 +11,7 @@ use crate::App;
 use crate::audit::{self, Event, Subject};
 
 const DISABLED: &str = "owner.disabled";
+const ENABLED: &str = "owner.enabled";
 
 /// An account as an administrator sees it.
 #[derive(Debug, Clone)]
@@ -57,8 +57,7 @@ pub async fn add(
 ) -> Result<OwnerId, AccountError> {
     let hash = password::hash(app, password.secret()).await?;
     let now = app.clock.now();
-    let id = app
-        .db
+    app.db
         .system_write("adding an owner", move |tx| {
             Box::pin(async move {
                 if first {
@@ -70,38 +69,23 @@ pub async fn add(
                 let inserted: Option<(i64,)> = tx
                     .optional(&sql::INSERT_OWNER, (name.as_str(), hash.as_str(), now))
                     .await?;
-                inserted
-                    .map(|(id,)| OwnerId::new(id))
-                    .ok_or(AccountError::NameTaken)
-            })
-        })
-        .await?;
-    note(app, id, "owner.added", now).await?;
-    Ok(id)
-}
-
-async fn note(app: &App, owner: OwnerId, name: &'static str, now: Time) -> Result<(), Fault> {
-    app.db
-        .write(owner, move |tx| {
-            Box::pin(async move {
-                if name == DISABLED {
-                    // Enabling the account again must not bring a stolen cookie back.
-                    tx.run(&sql::END_SESSIONS, (now,)).await?;
-                }
-                audit::record(
-                    tx,
-                    now,
-                    Event {
-                        name,
-                        actor: "administrator".into(),
-                        subject: Subject::Owner(owner),
-                        data: json!({}),
-                    },
-                )
-                .await
+                let (id,) = inserted.ok_or(AccountError::NameTaken)?;
+                let id = OwnerId::new(id);
+                audit::record_for(tx, id, now, event("owner.added", id)).await?;
+                Ok(id)
             })
         })
         .await
+}
+
+/// What an administrator did to an account.
+fn event(name: &'static str, owner: OwnerId) -> Event {
+    Event {
+        name,
+        actor: "administrator".into(),
+        subject: Subject::Owner(owner),
+        data: json!({}),
+    }
 }
 
 /// Every account, oldest first.
@@ -174,20 +158,19 @@ pub async fn enable(app: &App, name: &str) -> Result<(), AccountError> {
 async fn set_disabled(app: &App, name: &str, disabled: bool) -> Result<(), AccountError> {
     let owner = find(app, name).await?.id;
     let now = app.clock.now();
-    let changed = app
-        .db
-        .system_write("disabling or enabling an owner", move |tx: &mut Tx| {
+    app.db
+        .write(owner, move |tx| {
             Box::pin(async move {
-                if disabled {
-                    tx.run(&sql::DISABLE, (owner, now)).await
-                } else {
-                    tx.run(&sql::ENABLE, (owner,)).await
+                if tx.run(&sql::SWITCH, (disabled.then_some(now), disabled)).await? == 0 {
+                    return Ok(());
                 }
+                if disabled {
+                    // Enabling the account again must not bring a stolen cookie back.
+                    tx.run(&sql::END_SESSIONS, (now,)).await?;
+                }
+                audit::record(tx, now, event(if disabled { DISABLED } else { ENABLED }, owner)).await
             })
         })
-        .await?;
-    if changed > 0 {
-        note(app, owner, if disabled { DISABLED } else { "owner.enabled" }, now).await?;
-    }
-    Ok(())
+        .await
+        .map_err(AccountError::Fault)
 }

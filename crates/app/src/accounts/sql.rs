@@ -21,13 +21,10 @@ pub(super) static BY_NAME: Sql = system(
     "accounts.by_name",
     "SELECT id, name, password_hash, created_at, disabled_at FROM owners WHERE name = $1",
 );
-pub(super) static DISABLE: Sql = system(
-    "accounts.disable",
-    "UPDATE owners SET disabled_at = $2 WHERE id = $1 AND disabled_at IS NULL",
-);
-pub(super) static ENABLE: Sql = system(
-    "accounts.enable",
-    "UPDATE owners SET disabled_at = NULL WHERE id = $1 AND disabled_at IS NOT NULL",
+/// Disables an enabled account, or enables a disabled one; `$3` says which it has to be before.
+pub(super) static SWITCH: Sql = owned(
+    "accounts.switch",
+    "UPDATE owners SET disabled_at = $2 WHERE id = $1 AND (disabled_at IS NULL) = $3",
 );
 pub(super) static PASSWORD: Sql = owned(
     "accounts.password",
@@ -118,8 +115,7 @@ pub static STATEMENTS: &[&Sql] = &[
     &COUNT,
     &LIST,
     &BY_NAME,
-    &DISABLE,
-    &ENABLE,
+    &SWITCH,
     &PASSWORD,
     &INSERT_SESSION,
     &SESSION,

@@ -3,5 +3,5 @@
 mod ops;
 mod sql;
 
-pub use ops::{Entry, Event, Filter, Subject, list, record};
+pub use ops::{Entry, Event, Filter, Subject, list, record, record_for};
 pub use sql::STATEMENTS;

@@ -117,6 +117,26 @@ pub async fn record(tx: &mut Tx, now: Time, event: Event) -> Result<(), Fault> {
     .map(|_| ())
 }
 
+/// The same in a transaction across owners: for an act that makes the owner whose row it is.
+///
+/// # Errors
+/// A fault; the act must then fail too.
+pub async fn record_for(tx: &mut Tx, owner: OwnerId, now: Time, event: Event) -> Result<(), Fault> {
+    tx.run(
+        &sql::INSERT_FOR,
+        (
+            owner,
+            now,
+            event.actor,
+            event.name,
+            event.subject.to_string(),
+            event.data.to_string(),
+        ),
+    )
+    .await
+    .map(|_| ())
+}
+
 #[derive(sqlx::FromRow)]
 struct Row {
     id: i64,

@@ -1,9 +1,14 @@
 //! The audit log's statements. Never decides.
 
-use muster_store::{Sql, owned};
+use muster_store::{Sql, owned, system};
 
 pub(super) static INSERT: Sql = owned(
     "audit.insert",
+    "INSERT INTO audit (owner_id, at, actor, event, subject, data) VALUES ($1, $2, $3, $4, $5, $6)",
+);
+/// For an owner who is made in the same transaction, which is no owner's yet.
+pub(super) static INSERT_FOR: Sql = system(
+    "audit.insert_for",
     "INSERT INTO audit (owner_id, at, actor, event, subject, data) VALUES ($1, $2, $3, $4, $5, $6)",
 );
 pub(super) static NEWEST: Sql = owned(
@@ -12,4 +17,4 @@ pub(super) static NEWEST: Sql = owned(
 );
 
 /// All of them.
-pub static STATEMENTS: &[&Sql] = &[&INSERT, &NEWEST];
+pub static STATEMENTS: &[&Sql] = &[&INSERT, &INSERT_FOR, &NEWEST];

@@ -1,6 +1,6 @@
 //! The chief's statements. Never decides.
 
-use muster_store::{Sql, owned};
+use muster_store::{Sql, owned, system};
 
 pub(super) static LIVE: Sql = owned(
     "chief.live",
@@ -43,6 +43,11 @@ pub(super) static FORGET_CHIEF_TOKENS: Sql = owned(
     "chief.forget_chief_tokens",
     "DELETE FROM tokens WHERE owner_id = $1 AND chief_id = $2 AND turn_id IS NOT NULL",
 );
+/// Chiefs that have the token of a turn: of one that runs, or of one whose muster died.
+pub(super) static CHIEFS_IN_TURNS: Sql = system(
+    "chief.chiefs_in_turns",
+    "SELECT DISTINCT owner_id, chief_id FROM tokens WHERE turn_id IS NOT NULL AND chief_id IS NOT NULL",
+);
 pub(super) static CONVERSATIONS: Sql = owned(
     "chief.conversations",
     "SELECT p.id, p.label, p.revoked_at, (SELECT count(*) FROM turns t WHERE t.owner_id = $1 AND t.plugin_id = p.id) AS turns, (SELECT max(t.started_at) FROM turns t WHERE t.owner_id = $1 AND t.plugin_id = p.id) AS last_at FROM plugins p WHERE p.owner_id = $1 ORDER BY p.id",
@@ -64,6 +69,7 @@ pub static STATEMENTS: &[&Sql] = &[
     &INSERT_TURN_TOKEN,
     &FORGET_TURN_TOKEN,
     &FORGET_CHIEF_TOKENS,
+    &CHIEFS_IN_TURNS,
     &CONVERSATIONS,
     &TURNS,
 ];

@@ -41,10 +41,12 @@ struct Facts {
     message_id: i64,
     state: String,
     claimed_at: Option<i64>,
+    revoked_at: Option<i64>,
 }
 
 struct Found {
     plugin: PluginId,
+    revoked: bool,
     message: MessageId,
     state: DraftState,
     claimed: bool,
@@ -71,6 +73,7 @@ async fn look(tx: &mut Tx, draft: DraftId) -> Result<Found, DecideRefusal> {
         .ok_or_else(|| Fault::contradiction("drafts", draft.get(), "its state is none of the eight"))?;
     Ok(Found {
         plugin: PluginId::new(row.plugin_id),
+        revoked: row.revoked_at.is_some(),
         message: MessageId::new(row.message_id),
         state,
         claimed: row.claimed_at.is_some(),
@@ -99,7 +102,7 @@ struct MessageLock {
     _id: i64,
 }
 
-/// Approves a pending draft: the connector's next claim gets it. A sign-in older than the step-up window is refused whatever the page did.
+/// Approves a pending draft: the connector's next claim gets it. A revoked connector makes none, so its drafts are refused. A sign-in older than the step-up window is refused whatever the page did.
 ///
 /// # Errors
 /// [`DecideRefusal`]; nothing was changed then.
@@ -118,6 +121,10 @@ pub async fn approve(app: &App, decider: &Decider, draft: DraftId) -> Result<(),
             Box::pin(async move {
                 let found = find(tx, owner, draft, now).await?;
                 state::may_decide(found.state)?;
+                // A revocation that comes a moment later leaves an approved draft, which expires as any other.
+                if found.revoked {
+                    return Err(DecideRefusal::Revoked);
+                }
                 if tx.number(&sql::IN_FLIGHT, (found.message,)).await? > 0 {
                     return Err(DecideRefusal::InFlight);
                 }

@@ -68,6 +68,11 @@ pub enum DecideRefusal {
         "another reply to this message is approved and on its way; wait for its result; nothing was changed"
     )]
     InFlight,
+    /// Its connector was revoked, so nobody will ever collect it.
+    #[error(
+        "this draft's connector was revoked, so nobody could collect the reply; nothing was changed. Reject the draft, or let it expire"
+    )]
+    Revoked,
     /// Something broke.
     #[error("{}", .0.sentence())]
     Fault(#[from] Fault),

@@ -38,7 +38,7 @@ pub(super) static SUPERSEDED_BY: Sql = owned(
 );
 pub(super) static FACTS: Sql = owned(
     "drafts.facts",
-    "SELECT plugin_id, message_id, state, claimed_at FROM drafts WHERE owner_id = $1 AND id = $2",
+    "SELECT d.plugin_id, d.message_id, d.state, d.claimed_at, p.revoked_at FROM drafts d JOIN plugins p ON p.owner_id = $1 AND p.id = d.plugin_id WHERE d.owner_id = $1 AND d.id = $2",
 );
 pub(super) static APPROVE: Sql = owned(
     "drafts.approve",

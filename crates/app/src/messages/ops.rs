@@ -35,9 +35,9 @@ pub struct Accepted {
 pub async fn accept(app: &App, caller: &PluginCaller, message: NewMessage) -> Result<Accepted, MessageError> {
     let (caller, now) = (caller.clone(), app.clock.now());
     app.db
-        .write(caller.owner, move |tx| {
+        // In turn: two messages of one connector cannot both be the last that a cap allows.
+        .write_in_turn(caller.owner, "plugin", caller.plugin.get(), move |tx| {
             Box::pin(async move {
-                plugins::touch(tx, &caller, now).await?;
                 let external_id = message.external_id.as_str().to_owned();
                 let inserted: Option<(i64, i64)> = insert(tx, caller.plugin, message, now).await?;
                 if let Some((id, chiefs)) = inserted {
@@ -49,6 +49,7 @@ pub async fn accept(app: &App, caller: &PluginCaller, message: NewMessage) -> Re
                         deliverable: chiefs > 0,
                     }));
                 }
+                plugins::touch(tx, &caller, now).await?;
                 let stored: Option<(i64, String)> = tx
                     .optional(&sql::BY_EXTERNAL_ID, (caller.plugin, external_id))
                     .await?;

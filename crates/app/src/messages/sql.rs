@@ -2,16 +2,19 @@
 
 use muster_store::{Sql, owned, owned_pair};
 
-/// Stores a message unless it is a repeat or a cap is reached, in one statement; answers no row in both of those cases. It also says
-/// whether there is a chief, so that a message that must wait costs no second transaction to find that out.
+/// Stores a message unless it is a repeat, a cap is reached or the connector is not live, in one statement; answers no row in all of those
+/// cases. The row proves that the connector was seen, so nothing else is written. It also says whether there is a chief, so that a message that must wait costs no second transaction to find that out.
+///
+/// The plus keeps a Postgres that has not yet counted its rows from reading all of an owner's messages for the hour's.
 /// The hour's count ends an hour ahead of now (two hours, in microseconds, after its beginning): what a clock that was wrong stored for
 /// years ahead must not fill the hour until then.
 pub(super) static INSERT: Sql = owned(
     "messages.insert",
     "INSERT INTO messages (owner_id, plugin_id, external_id, sender, subject, body, received_at, no_reply, sender_verified, thread, human_conversation, state, stored_at) \
      SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'queued', $12 \
-     WHERE (SELECT count(*) FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND stored_at > $13 AND stored_at <= $13 + 7200000000) < $14 \
+     WHERE (SELECT count(*) FROM messages WHERE +owner_id = $1 AND plugin_id = $2 AND stored_at > $13 AND stored_at <= $13 + 7200000000) < $14 \
        AND (SELECT count(*) FROM messages WHERE owner_id = $1 AND plugin_id = $2 AND state IN ('queued', 'delivering')) < $15 \
+       AND EXISTS (SELECT 1 FROM plugins p JOIN owners o ON o.id = $1 WHERE p.id = $2 AND +p.owner_id = $1 AND p.revoked_at IS NULL AND o.disabled_at IS NULL) \
      ON CONFLICT (plugin_id, external_id) DO NOTHING RETURNING id, (SELECT count(*) FROM chiefs c WHERE c.owner_id = $1 AND c.removed_at IS NULL) AS chiefs",
 );
 pub(super) static BY_EXTERNAL_ID: Sql = owned(

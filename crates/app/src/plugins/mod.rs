@@ -6,6 +6,7 @@ mod sql;
 
 pub use error::PluginError;
 pub use ops::{
-    Created, Known, NewPlugin, Plugin, PluginCaller, authenticate, create, list, revoke, touch, touch_now,
+    Created, Known, NewPlugin, Plugin, PluginCaller, authenticate, create, list, revoke, touch,
+    touch_now,
 };
 pub use sql::STATEMENTS;

@@ -89,6 +89,7 @@ struct Row {
     data_scope: String,
     created_at: i64,
     last_seen_at: Option<i64>,
+    last_stored_at: Option<i64>,
     revoked_at: Option<i64>,
     waiting: i64,
 }
@@ -232,7 +233,7 @@ pub async fn list(app: &App, owner: OwnerId) -> Result<Vec<Plugin>, Fault> {
             label: row.label,
             data_scope: row.data_scope,
             created_at: Time::from_micros(row.created_at),
-            last_seen_at: row.last_seen_at.map(Time::from_micros),
+            last_seen_at: row.last_seen_at.max(row.last_stored_at).map(Time::from_micros),
             revoked_at: row.revoked_at.map(Time::from_micros),
             waiting: row.waiting,
         })

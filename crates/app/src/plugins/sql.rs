@@ -10,13 +10,15 @@ pub(super) static BY_TOKEN: Sql = system(
     "plugins.by_token",
     "SELECT id, owner_id, name FROM plugins WHERE token_hash = $1",
 );
+/// The plus leaves Postgres no index but the one over ids, whether it has counted its rows yet or not.
 pub(super) static TOUCH: Sql = owned(
     "plugins.touch",
-    "UPDATE plugins SET last_seen_at = $3 WHERE owner_id = $1 AND id = $2 AND revoked_at IS NULL AND EXISTS (SELECT 1 FROM owners WHERE owners.id = $1 AND owners.disabled_at IS NULL)",
+    "UPDATE plugins SET last_seen_at = $3 WHERE +owner_id = $1 AND id = $2 AND revoked_at IS NULL AND EXISTS (SELECT 1 FROM owners WHERE owners.id = $1 AND owners.disabled_at IS NULL)",
 );
+/// A message that was stored is a call that was seen; it does not write the connector's row.
 pub(super) static LIST: Sql = owned(
     "plugins.list",
-    "SELECT id, name, label, data_scope, created_at, last_seen_at, revoked_at, (SELECT count(*) FROM messages m WHERE m.owner_id = $1 AND m.plugin_id = plugins.id AND m.state IN ('queued', 'delivering')) AS waiting FROM plugins WHERE owner_id = $1 ORDER BY id",
+    "SELECT id, name, label, data_scope, created_at, last_seen_at, (SELECT max(m.stored_at) FROM messages m WHERE +m.owner_id = $1 AND m.plugin_id = plugins.id) AS last_stored_at, revoked_at, (SELECT count(*) FROM messages m WHERE m.owner_id = $1 AND m.plugin_id = plugins.id AND m.state IN ('queued', 'delivering')) AS waiting FROM plugins WHERE owner_id = $1 ORDER BY id",
 );
 pub(super) static REVOKE: Sql = owned(
     "plugins.revoke",

@@ -235,6 +235,76 @@ fn disabling_twice_keeps_the_first_moment_and_leaves_one_row() {
     });
 }
 
+/// Runs a statement past muster's API, as its own role.
+async fn past_muster(url: &str, sqlite: &'static str, postgres: &'static str) {
+    match url.strip_prefix("sqlite://") {
+        Some(path) => {
+            let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+            let mut conn = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+            conn.execute(sqlite).await.unwrap();
+            conn.close().await.unwrap();
+        }
+        None => {
+            let options = PgConnectOptions::from_str(url).unwrap();
+            let mut conn = PgConnection::connect_with(&options).await.unwrap();
+            conn.execute(postgres).await.unwrap();
+            conn.close().await.unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_act_on_an_account_and_its_audit_row_are_stored_together_or_not_at_all() {
+    on_both(|muster| async move {
+        let app = &muster.app;
+        let cookie = sign_in(app, "ada").await;
+        add_owner(app, "bob").await;
+        accounts::disable(app, "bob").await.unwrap();
+        let forbid = || {
+            past_muster(
+                &muster.url,
+                "CREATE TRIGGER no_more_rows BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no_more_rows'); END",
+                "ALTER TABLE audit ADD CONSTRAINT no_more_rows CHECK (id < 0) NOT VALID",
+            )
+        };
+        let allow = || {
+            past_muster(
+                &muster.url,
+                "DROP TRIGGER no_more_rows",
+                "ALTER TABLE audit DROP CONSTRAINT no_more_rows",
+            )
+        };
+        let names = || async {
+            let all = accounts::list(app).await.unwrap();
+            all.into_iter().map(|owner| owner.name).collect::<Vec<_>>()
+        };
+        forbid().await;
+        assert!(matches!(
+            add(app, "eve", PASSWORD, false).await,
+            Err(AccountError::Fault(_))
+        ));
+        assert!(matches!(
+            accounts::disable(app, "ada").await,
+            Err(AccountError::Fault(_))
+        ));
+        assert!(matches!(
+            accounts::enable(app, "bob").await,
+            Err(AccountError::Fault(_))
+        ));
+        allow().await;
+        assert_eq!(names().await, ["ada", "bob"], "an owner without an audit row");
+        assert!(who(app, &cookie).await.is_some(), "disabled without an audit row");
+        assert!(
+            accounts::find(app, "bob").await.unwrap().disabled_at.is_some(),
+            "enabled without an audit row"
+        );
+        let eve = add(app, "eve", PASSWORD, false).await.unwrap();
+        assert_eq!(events(app, eve, "owner.added").await.len(), 1);
+        accounts::disable(app, "ada").await.unwrap();
+        assert!(who(app, &cookie).await.is_none());
+    });
+}
+
 #[test]
 fn a_password_is_kept_only_as_an_argon2id_hash() {
     on_both(|muster| async move {

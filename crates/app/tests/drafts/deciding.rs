@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_app::accounts::{self, BrowserCaller};
 use muster_app::drafts::{self, DecideRefusal, Decider, DraftState};
+use muster_app::plugins;
 use muster_core::Secret;
 use muster_core::ids::DraftId;
 use muster_testkit::{PASSWORD, add_owner};
@@ -395,5 +396,42 @@ fn the_archive_shows_what_became_of_each_draft_newest_first_page_by_page() {
             }
         }
         assert_eq!(paged, ids, "no card twice, none left out");
+    });
+}
+
+#[test]
+fn a_draft_that_nobody_could_collect_is_rejected_or_expires_and_is_never_approved() {
+    on_desks(|desk| async move {
+        let (one, two) = (desk.message("one").await, desk.message("two").await);
+        let rejected = desk.file(one, "Noon works.").await;
+        let left = desk.file(two, "Noon works.").await;
+        plugins::revoke(desk.app(), desk.owner(), desk.mail.plugin)
+            .await
+            .unwrap();
+        for draft in [rejected, left] {
+            let refused = desk.try_approve(draft).await.unwrap_err();
+            assert!(matches!(refused, DecideRefusal::Revoked), "{refused:?}");
+            assert!(
+                refused.to_string().contains("revoked")
+                    && refused.to_string().contains("nothing was changed"),
+                "{refused}"
+            );
+            assert_eq!(desk.state(draft).await, DraftState::Pending);
+        }
+        assert!(desk.events("plugin.draft.approved").await.is_empty());
+        assert_eq!(desk.notices().await.len(), 2, "both still wait for the owner");
+        desk.try_reject(rejected).await.unwrap();
+        assert!(
+            matches!(
+                desk.try_approve(rejected).await,
+                Err(DecideRefusal::NotPending(DraftState::Rejected))
+            ),
+            "what was decided is said first"
+        );
+        desk.advance(DAY * 7);
+        assert_eq!(
+            desk.states().await,
+            [(rejected, DraftState::Rejected), (left, DraftState::Expired)]
+        );
     });
 }

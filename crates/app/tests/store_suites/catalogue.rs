@@ -204,12 +204,12 @@ fn statements_across_owners_are_few_and_each_is_known() {
     accounts.count
     accounts.list
     accounts.by_name
-    accounts.disable
-    accounts.enable
     accounts.session
     accounts.take_ceremony
     accounts.token
+    audit.insert_for
     plugins.by_token
+    chief.chiefs_in_turns
     drafts.due_owners
     ");
 }

@@ -303,6 +303,100 @@ fn a_write_that_began_is_finished_although_its_caller_has_gone() {
 }
 
 #[test]
+fn a_statement_that_changes_nothing_says_so_whatever_was_written_before_it() {
+    on_both(|muster| async move {
+        let db = &muster.app.db;
+        let rename = |db: &Db| {
+            let db = db.clone();
+            tokio::spawn(async move {
+                db.system_write("test", |tx| {
+                    Box::pin(async move { tx.run(&RENAME, ("nobody", "somebody")).await })
+                })
+                .await
+            })
+        };
+        add(db, "one").await.unwrap();
+        assert_eq!(rename(db).await.unwrap().unwrap(), 0, "first of its transaction");
+        let held = Held::begin(db, Some("held")).await;
+        let queued: Vec<_> = (0..3).map(|_| rename(db)).collect();
+        arrived().await;
+        held.let_go().await.unwrap();
+        for job in queued {
+            assert_eq!(job.await.unwrap().unwrap(), 0, "after others that wrote");
+        }
+    });
+}
+
+#[test]
+fn a_job_without_a_statement_undoes_nothing_of_its_neighbours() {
+    on_both(|muster| async move {
+        let db = &muster.app.db;
+        let idle = |refuses: bool| {
+            let db = db.clone();
+            tokio::spawn(async move {
+                db.system_write("test", move |_tx| {
+                    Box::pin(async move {
+                        if refuses {
+                            Err(Fault::other("refused"))
+                        } else {
+                            Ok(())
+                        }
+                    })
+                })
+                .await
+            })
+        };
+        let held = Held::begin(db, Some("held")).await;
+        let mut writes = Vec::new();
+        for n in 0..4 {
+            drop(idle(n % 2 == 0));
+            let db = db.clone();
+            writes.push(tokio::spawn(async move { add(&db, &format!("beside-{n}")).await }));
+        }
+        let last = idle(true);
+        arrived().await;
+        held.let_go().await.unwrap();
+        for write in writes {
+            write.await.unwrap().unwrap();
+        }
+        last.await.unwrap().unwrap_err();
+        assert_eq!(count(db, "beside-").await.unwrap(), 4);
+    });
+}
+
+#[test]
+fn callers_that_go_away_leave_no_transaction_open() {
+    on_both(|muster| async move {
+        let db = &muster.app.db;
+        for n in 0..200_u32 {
+            let (db, name) = (db.clone(), format!("left-{n}"));
+            let caller = tokio::spawn(async move {
+                if n.is_multiple_of(2) {
+                    drop(add(&db, &name).await);
+                } else {
+                    drop(count(&db, &name).await);
+                }
+            });
+            for _ in 0..n % 7 {
+                tokio::task::yield_now().await;
+            }
+            caller.abort();
+        }
+        add(db, "after").await.unwrap();
+        assert_eq!(count(db, "after").await.unwrap(), 1);
+        if muster.engine == Engine::Postgres {
+            let mut raw = Raw::as_muster(&muster.url).await;
+            let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+            within(SOON, "transactions stay open", async || {
+                let (open,): (i64,) = sqlx::query_as(open).fetch_one(&mut raw).await.unwrap();
+                open == 0
+            })
+            .await;
+        }
+    });
+}
+
+#[test]
 fn closing_runs_what_is_queued_and_refuses_what_comes_later() {
     on_both(|muster| async move {
         // A database of its own, because the test's end closes the other.

@@ -8,6 +8,7 @@ mod leak;
 mod locks;
 mod opening;
 mod parity;
+mod probe;
 mod recipes;
 mod schema;
 mod scopes;

@@ -321,6 +321,55 @@ fn first_starts_at_once_all_succeed() {
     }
 }
 
+#[tokio::test]
+async fn a_wait_for_a_database_that_another_process_makes_ready_is_bounded_and_names_that_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let locks = dir.path().join("locks");
+    std::fs::create_dir(&locks).unwrap();
+    let held = std::fs::File::create(locks.join("boot.lock")).unwrap();
+    held.lock().unwrap();
+    let mut options = Options::new(
+        format!("sqlite://{}", dir.path().join("muster.db").display()),
+        &locks,
+    );
+    assert!((5..=60).contains(&options.patience.as_secs()));
+    options.patience = std::time::Duration::from_millis(1_200);
+    for (text, holder, words) in [
+        ("4242\n", Some(4242), "another muster (process 4242)"),
+        ("\u{1b}[2J", None, "another muster has"),
+    ] {
+        std::fs::write(locks.join("boot.lock"), text).unwrap();
+        let begun = std::time::Instant::now();
+        let refused = Db::open(&options).await.err().expect("it did not wait");
+        assert!(begun.elapsed() >= options.patience && begun.elapsed() < options.patience * 4);
+        assert!(
+            matches!(&refused, OpenError::Busy { holder: found, .. } if *found == holder),
+            "{refused:?}"
+        );
+        let said = refused.to_string();
+        assert!(
+            said.contains(words)
+                && said.contains("boot.lock")
+                && said.contains("nothing was changed")
+                && said.contains("start muster again"),
+            "{said}"
+        );
+        assert!(!dir.path().join("muster.db").exists());
+    }
+    // A wait that is over within its bound is none that anybody sees.
+    let opening = tokio::spawn(async move { Db::open(&options).await });
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(!opening.is_finished());
+    held.unlock().unwrap();
+    let db = opening.await.unwrap().unwrap();
+    assert_eq!(
+        std::fs::read_to_string(locks.join("boot.lock")).unwrap().trim(),
+        std::process::id().to_string(),
+        "who has it now is written where the next one looks"
+    );
+    db.close().await;
+}
+
 /// A database on the throw-away cluster without any table.
 async fn empty() -> PgDatabase {
     let database = PgDatabase::fresh().await;

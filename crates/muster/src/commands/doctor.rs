@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use muster_app::{accounts, chief, plugins};
 use serde_json::{Value, json};
 
-use super::{app, open_db};
+use super::{app, base, database, open_db};
 use crate::config::Config;
 use crate::output::{self, Failure};
 
@@ -17,6 +17,16 @@ struct Finding {
 
 pub(super) async fn run(config: &Config, json: bool) -> Result<(), Failure> {
     let mut findings = vec![folder(config), secrets(config)];
+    // Before it is opened: opening makes what is missing.
+    findings.extend(database::exposed(config).iter().map(|file| Finding {
+        ok: false,
+        what: "database file",
+        detail: format!(
+            "{} has mode {:03o}, so other users of this machine may read or write it; chmod 600 it (muster serve does)",
+            database::shown(&file.path),
+            file.mode
+        ),
+    }));
     match open_db(config).await {
         Ok(db) => {
             findings.push(Finding {
@@ -24,15 +34,7 @@ pub(super) async fn run(config: &Config, json: bool) -> Result<(), Failure> {
                 what: "database",
                 detail: format!("{:?}, at this version's schema", db.engine()),
             });
-            let app = app(
-                config,
-                db,
-                String::new(),
-                config
-                    .text("MUSTER_PUBLIC_URL")
-                    .unwrap_or("http://localhost:7447")
-                    .to_owned(),
-            )?;
+            let app = app(config, db, String::new(), base(config))?;
             findings.extend(owners(&app).await?);
             app.db.close().await;
         }

@@ -4,6 +4,7 @@ mod audit;
 mod chief;
 mod config;
 mod connector;
+mod database;
 mod doctor;
 mod man;
 mod owner;
@@ -31,7 +32,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Completions { shell } => {
             // Into memory first: the generator takes a reader that left early for a bug.
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "muster", &mut script);
+            clap_complete::generate(*shell, &mut visible(), "muster", &mut script);
             return output::bytes(&script);
         }
         Command::Man => return output::bytes(&man::page()?),
@@ -57,14 +58,31 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
+/// The command line without what is not meant for people: a completion would offer it all the same.
+fn visible() -> clap::Command {
+    let whole = Cli::command();
+    clap::Command::new("muster")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .about(whole.get_about().cloned().unwrap_or_default())
+        .args(whole.get_arguments().cloned())
+        .subcommands(
+            whole
+                .get_subcommands()
+                .filter(|command| !command.is_hide_set())
+                .cloned(),
+        )
+}
+
 /// Opens the database of the configuration.
 pub(crate) async fn open_db(config: &Config) -> Result<Db, Failure> {
     config.make_data_dir()?;
     let url = config.database_url();
     // Beside a SQLite file, whatever data folder names it: two servers on one file must find each other's locks.
-    let beside = url
-        .strip_prefix("sqlite://")
-        .and_then(|path| std::path::Path::new(path).parent())
+    let file = config.database_file();
+    let beside = file
+        .as_deref()
+        .and_then(std::path::Path::parent)
         .filter(|dir| !dir.as_os_str().is_empty());
     let locks = beside.unwrap_or(&config.data_dir).join("locks");
     let mut options = Options::new(url, locks);
@@ -101,11 +119,14 @@ pub(crate) fn app(config: &Config, db: Db, mcp_url: String, public_url: String) 
 /// The app for a command that needs no running server.
 async fn offline(config: &Config) -> Result<App, Failure> {
     let db = open_db(config).await?;
-    let base = config
-        .text("MUSTER_PUBLIC_URL")
-        .unwrap_or("http://localhost:7447")
-        .to_owned();
-    app(config, db, String::new(), base)
+    app(config, db, String::new(), base(config))
+}
+
+/// The base of links where no server of this process says it.
+fn base(config: &Config) -> String {
+    config
+        .public_url()
+        .unwrap_or_else(|| "http://localhost:7447".to_owned())
 }
 
 /// The owner a command works for: the one that is named, or the only one.

@@ -1,16 +1,16 @@
 //! `muster serve`: opens the database, listens, serves until it is told to stop. Never serves with a setting it does not understand.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use muster_app::{App, accounts, audit, background};
+use muster_app::{App, accounts, audit, background, chief};
 use muster_web::{Limits, Origin, Setup, Web};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use super::open_db;
+use super::{database, open_db};
 use crate::cli;
 use crate::config::Config;
 use crate::output::{self, Failure};
@@ -42,13 +42,13 @@ pub(crate) async fn run(mut config: Config, args: cli::Serve) -> Result<(), Fail
             .setup
             .open()
             .map_err(|error| Failure::refused("randomness", error.to_string()))?;
-        eprintln!(
+        output::notice(&format!(
             "No owner yet. Set up the first one, once, at:\n  {}/setup?code={}",
             ready.base,
             code.expose()
-        );
+        ));
     }
-    output::line(&format!("listening on http://{}", ready.address))?;
+    output::told(&format!("listening on http://{}", ready.address));
     ready.serve(stop).await;
     Ok(())
 }
@@ -59,9 +59,7 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
     let wanted: SocketAddr = wanted
         .parse()
         .map_err(|_| Failure::refused("bad_setting", "MUSTER_LISTEN is not an address"))?;
-    let public = config
-        .text("MUSTER_PUBLIC_URL")
-        .map(|url| url.trim_end_matches('/').to_owned());
+    let public = config.public_url();
     let insecure = config.on("MUSTER_INSECURE");
     if !wanted.ip().is_loopback()
         && !insecure
@@ -73,7 +71,12 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
         ));
     }
     raise_descriptors();
+    database::tighten(config);
     let db = open_db(config).await?;
+    // A disk that is full now is no reason to be away: the chief's next delivery tries again.
+    if let Err(fault) = chief::end_left_over(&db, &config.data_dir).await {
+        tracing::warn!(error = %fault.chain(), "what turns of an earlier server left behind could not be cleaned up");
+    }
     let listener = listen(wanted).await.map_err(|error| {
         Failure::refused(
             "listen",
@@ -83,8 +86,7 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
     let address = listener.local_addr()?;
     let origin = match &public {
         Some(url) => Origin::public(url),
-        None if insecure && !address.ip().is_loopback() => Origin::listener(address).any_host(),
-        None => Origin::listener(address),
+        None => listener_origin(address, insecure),
     };
     let base = origin.base().to_owned();
     // A chief runs on this machine, whatever name people use.
@@ -110,6 +112,23 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
         web,
         setup,
     })
+}
+
+/// What people call a server without a public address: a name that leads to its listener.
+fn listener_origin(address: SocketAddr, insecure: bool) -> Origin {
+    let ip = address.ip();
+    let usual = ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V6(Ipv6Addr::LOCALHOST);
+    if ip.is_loopback() && !usual {
+        // 127.0.0.2 is this machine too, but `localhost` does not lead there.
+        Origin::public(&format!("http://{address}"))
+    } else if ip.is_unspecified() {
+        // Every address of this machine leads here, and the one that it is listened on is none that a browser can open.
+        Origin::public(&format!("http://localhost:{}", address.port())).any_host()
+    } else if insecure && !ip.is_loopback() {
+        Origin::listener(address).any_host()
+    } else {
+        Origin::listener(address)
+    }
 }
 
 /// Connections that the kernel keeps until they are accepted. Every connector comes back at once after a restart, and past this the kernel

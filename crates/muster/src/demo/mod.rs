@@ -5,6 +5,7 @@ pub(crate) mod connector;
 mod mails;
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Stdio;
 
 use muster_app::accounts::{self, OwnerName, Password};
@@ -13,7 +14,7 @@ use muster_core::Secret;
 use muster_core::secret::random_hex;
 use muster_core::text::{DataScope, Label, Slug};
 use muster_runtime::Kind;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 
 use crate::cli;
 use crate::commands::serve::{self, Ready};
@@ -33,25 +34,31 @@ pub(crate) async fn run(mut config: Config, args: cli::Demo, chosen: bool) -> Re
     let ready = serve::prepare(&config).await?;
     let password = set_up(&ready, &folder).await?;
     let maildir = mails::lay_out(&folder)?;
-    let mut connector = start_connector(&ready, &folder, &maildir)?;
-    tell(&ready, &folder, &password)?;
+    let (mut connector, tie) = start_connector(&ready, &folder, &maildir)?;
+    tell(&ready, &folder, &password);
+    let mut serving = pin!(ready.serve(stop.clone()));
     let ended = tokio::select! {
-        () = ready.serve(stop) => None,
+        () = &mut serving => None,
         status = connector.wait() => Some(status),
     };
     if let Some(status) = ended {
-        eprintln!(
+        output::notice(&format!(
             "The connector ended by itself ({}); see {}",
             status.map_or_else(|e| e.to_string(), |s| s.to_string()),
             folder.join("connector.log").display()
-        );
+        ));
+        // The server still ends in order.
+        stop.cancel();
+        serving.await;
     }
     end(&mut connector).await;
-    output::line(&format!(
+    drop(tie);
+    output::told(&format!(
         "\nStopped. The data is in {}; the sent replies are in {}.",
         folder.display(),
         folder.join("outbox/new").display()
-    ))
+    ));
+    Ok(())
 }
 
 fn fresh_folder(config: &Config, chosen: bool) -> Result<PathBuf, Failure> {
@@ -120,9 +127,14 @@ fn own_program() -> Result<String, Failure> {
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-fn start_connector(ready: &Ready, folder: &Path, maildir: &Path) -> Result<Child, Failure> {
+/// Starts the connector, and the pipe whose end tells it that the tour is gone, in whatever way.
+fn start_connector(
+    ready: &Ready,
+    folder: &Path,
+    maildir: &Path,
+) -> Result<(Child, Option<ChildStdin>), Failure> {
     let log = std::fs::File::create(folder.join("connector.log"))?;
-    Command::new(std::env::current_exe()?)
+    let mut connector = Command::new(std::env::current_exe()?)
         .arg("demo-connector")
         .arg("--url")
         .arg(format!("http://{}", ready.address))
@@ -142,22 +154,27 @@ fn start_connector(ready: &Ready, folder: &Path, maildir: &Path) -> Result<Child
         ])
         .arg("--token-file")
         .arg(folder.join("connector.token"))
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(log)
+        // In a group of its own a terminal's signals reach the tour alone, which ends the connector in its turn.
+        .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| Failure::refused("demo", format!("the connector could not be started: {error}")))
+        .map_err(|error| Failure::refused("demo", format!("the connector could not be started: {error}")))?;
+    // Taken out, for a wait for the child would close it.
+    let tie = connector.stdin.take();
+    Ok((connector, tie))
 }
 
-fn tell(ready: &Ready, folder: &Path, password: &Secret) -> Result<(), Failure> {
-    output::line(&format!(
+fn tell(ready: &Ready, folder: &Path, password: &Secret) {
+    output::told(&format!(
         "listening on http://{}\n\nThree mails are on their way through a Maildir connector to a chief that follows plain rules.\nOpen this, sign in, read the drafts and approve one:\n\n  {}/attention?tab=drafts\n\n  name      {OWNER}\n  password  {}\n\nThe approved reply lands in {}.\nCtrl-C ends the tour.",
         ready.address,
         ready.base,
         password.expose(),
         folder.join("outbox/new").display()
-    ))
+    ));
 }
 
 /// Asks the connector to end, and ends it when it does not.

@@ -81,6 +81,12 @@ fn completions_exist_for_each_shell_and_name_the_commands() {
         for word in ["connector", "password-stdin", "data-scope"] {
             assert!(text.contains(word), "{shell} does not complete {word}");
         }
+        for hidden in ["demo-chief", "demo-connector", "demo__chief"] {
+            assert!(
+                !text.contains(hidden),
+                "{shell} offers {hidden}, which is no command for people"
+            );
+        }
     }
     let script = place.path("muster.bash");
     std::fs::write(&script, place.ok(&["completions", "bash"])).unwrap();

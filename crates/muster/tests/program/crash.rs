@@ -213,3 +213,96 @@ async fn a_turn_that_another_server_runs_is_not_taken_for_a_crashed_one() {
         place.end().await;
     }
 }
+
+/// The tokens of turns that run, or that nobody cleaned up.
+const TURN_TOKENS: &str = "SELECT count(*) FROM tokens WHERE turn_id IS NOT NULL";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_server_left_of_a_turn_is_ended_before_the_next_one_listens() {
+    for engine in engines() {
+        let place = Place::on(engine).await;
+        place.add_owner("ada");
+        place.add_owner("bob");
+        let tokens = ["ada", "bob"].map(|owner| place.add_connector(owner, "mail"));
+        let hold = format!("--hold '{}'", place.path("go").display());
+        place.set_chief("ada", "ada", &hold);
+        place.set_chief("bob", "bob", &hold);
+        let dying = place.serve();
+        dying.http().message(&tokens[0], &message("first")).await;
+        let child = i32::try_from(place.recorded("ada", 1).await[0]["pid"].as_i64().unwrap()).unwrap();
+        // Another server runs a turn meanwhile, of another chief.
+        let living = place.serve();
+        living.http().message(&tokens[1], &message("first")).await;
+        let other = i32::try_from(place.recorded("bob", 1).await[0]["pid"].as_i64().unwrap()).unwrap();
+        // A chief that nothing will ever be handed to again.
+        place.set_chief("ada", "new", "");
+        let look = place.look().await;
+        assert_eq!(look.number(TURN_TOKENS).await, 2);
+        dying.kill();
+        assert!(lives(child) && lives(other));
+
+        let mut left = 0;
+        // On Postgres a lock goes when the server sees the connection end.
+        for _ in 0..20 {
+            drop(place.serve());
+            assert!(
+                !lives(child),
+                "the program of the killed server acts while the next one listens"
+            );
+            left = look.number(TURN_TOKENS).await;
+            if left == 1 {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        assert_eq!(left, 1, "a turn's token outlived its server");
+        assert!(lives(other), "a turn of a living server was ended");
+        std::fs::write(place.path("go"), "").unwrap();
+        for _ in 0..1_000 {
+            if look.number(TURN_TOKENS).await == 0 {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        let states = look
+            .all::<(String,)>("SELECT state FROM messages ORDER BY id")
+            .await;
+        assert_eq!(
+            states,
+            [("delivering".to_owned(),), ("delivered".to_owned(),)],
+            "the message itself waits for a delivery to its chief"
+        );
+        look.close().await;
+        drop(living);
+        place.end().await;
+    }
+}
+
+#[test]
+fn a_chief_that_a_test_holds_ends_with_the_tests_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = std::process::Command::new("python3")
+        .args(["-I", "-S", crate::support::CHIEF])
+        .arg(folder.path().join("record"))
+        .arg("--hold")
+        .arg(folder.path().join("never"))
+        .env("MUSTER_CONVERSATION", "c")
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !folder.path().join("record").exists() {
+        assert!(std::time::Instant::now() < end, "it did not begin");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(child.try_wait().unwrap().is_none(), "it is held");
+    folder.close().unwrap();
+    while child.try_wait().unwrap().is_none() {
+        if std::time::Instant::now() > end {
+            child.kill().unwrap();
+            panic!("it waits for a folder that is gone");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}

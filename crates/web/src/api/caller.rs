@@ -18,7 +18,7 @@ impl FromRequestParts<Web> for Script {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Response> {
-        let Some(token) = bearer_alone(&parts.headers, web.origin.secure()) else {
+        let Some(token) = bearer_alone(&parts.headers, &web.origin) else {
             return Err(refuse::unauthorized());
         };
         match find(web, token).await {

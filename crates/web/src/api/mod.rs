@@ -14,6 +14,7 @@ use muster_wire::api::Retried;
 
 use crate::Web;
 use crate::router::{Door, Table};
+use crate::whole::whole;
 use caller::Script;
 
 pub(crate) fn table(web: &Web) -> Table {
@@ -43,15 +44,19 @@ async fn retry(State(web): State<Web>, Script(caller): Script, Path(id): Path<St
     let Ok(message) = id.parse::<MessageId>() else {
         return refuse::retry(&messages::RetryRefusal::NotFound);
     };
-    match messages::retry(&web.app, caller.owner, message, "api").await {
-        Ok(()) => {
-            chief::start_delivery(&web.app, caller.owner, message);
-            Json(Retried {
-                id: message.get(),
-                status: "queued".to_owned(),
-            })
-            .into_response()
-        }
-        Err(refusal) => refuse::retry(&refusal),
+    let app = web.app.clone();
+    let queued = whole(&web.app, async move {
+        messages::retry(&app, caller.owner, message, "api").await?;
+        chief::start_delivery(&app, caller.owner, message);
+        Ok::<_, messages::RetryRefusal>(())
+    });
+    match queued.await {
+        Ok(Ok(())) => Json(Retried {
+            id: message.get(),
+            status: "queued".to_owned(),
+        })
+        .into_response(),
+        Ok(Err(refusal)) => refuse::retry(&refusal),
+        Err(fault) => refuse::fault(&fault),
     }
 }

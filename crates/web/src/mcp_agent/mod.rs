@@ -6,13 +6,19 @@ mod tools;
 
 use std::sync::Arc;
 
+use axum::Json;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, StatusCode};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::de::IgnoredAny;
+use serde_json::json;
 use tower::ServiceExt as _;
 
 use crate::Web;
@@ -53,10 +59,63 @@ async fn serve(State(web): State<Web>, request: Request) -> Response {
         Arc::new(NeverSessionManager::default()),
         config,
     );
-    match service.oneshot(request).await {
+    let (parts, body) = request.into_parts();
+    // Kept for a look at what could not be read: the library says 415 to that, as to another kind of content.
+    let bytes = match taken(&parts.method, body).await {
+        Ok(bytes) => bytes,
+        Err(refusal) => return refusal,
+    };
+    let json = is_json(&parts.headers);
+    let request = Request::from_parts(parts, Body::from(bytes.clone()));
+    let response = match service.oneshot(request).await {
         Ok(response) => response.into_response(),
         Err(never) => match never {},
+    };
+    if json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        unread(&bytes)
+    } else {
+        response
     }
+}
+
+/// The body of a call; other methods have none to read.
+async fn taken(method: &Method, body: Body) -> Result<Bytes, Response> {
+    if *method != Method::POST {
+        return Ok(Bytes::new());
+    }
+    match Limited::new(body, BODY).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err((
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the body is larger than 256 KiB; nothing was done\n",
+        )
+            .into_response()),
+        Err(_) => Err((
+            StatusCode::BAD_REQUEST,
+            "the body broke off before its end; nothing was done\n",
+        )
+            .into_response()),
+    }
+}
+
+/// Whether the request says that it carries JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.and_then(|kind| kind.split(';').next())
+        .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// The answer to JSON that is none, or that is no request of the protocol: as JSON-RPC words it.
+fn unread(bytes: &[u8]) -> Response {
+    let (code, message) = match serde_json::from_slice::<IgnoredAny>(bytes) {
+        Err(_) => (-32700, "Parse error: the body is not JSON; nothing was done"),
+        Ok(IgnoredAny) => (
+            -32600,
+            "Invalid Request: the body is not one JSON-RPC 2.0 message; nothing was done",
+        ),
+    };
+    let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}});
+    (StatusCode::BAD_REQUEST, Json(body)).into_response()
 }
 
 /// Whether a browser sent this from a page that is not muster's: agent programs send no `Origin` at all.

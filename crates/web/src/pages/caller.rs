@@ -7,7 +7,7 @@ use muster_app::accounts::{self, BrowserCaller};
 
 use super::refuse;
 use crate::Web;
-use crate::credential::{Authorization, authorization, cookie};
+use crate::credential::{Authorization, authorization, session};
 use crate::guard::same_origin;
 
 /// A person who is signed in.
@@ -23,7 +23,7 @@ impl FromRequestParts<Web> for Person {
         if let Some(refusal) = inadmissible(parts, web) {
             return Err(refusal);
         }
-        let Some(text) = cookie(&parts.headers, web.origin.secure()) else {
+        let Some(text) = session(&parts.headers, &web.origin) else {
             return Err(refuse::sign_in_first(&path(parts)));
         };
         match accounts::browser(&web.app, &text).await {

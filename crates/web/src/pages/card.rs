@@ -22,17 +22,27 @@ pub(super) struct CardView {
     /// An earlier reply to the same message may have gone out.
     pub(super) maybe_twice: bool,
     pub(super) written: When,
-    pub(super) expires: When,
+    /// When it expires; of one that no longer can, nothing.
+    pub(super) expires: Option<When>,
     pub(super) approved: Option<When>,
     pub(super) collected: Option<When>,
+    /// Until when the connector that collected it may report; of one that was reported, nothing.
     pub(super) lease: Option<When>,
-    pub(super) ended: Option<When>,
+    /// How it came to its end, and when.
+    pub(super) ended: Option<Ended>,
     pub(super) external_ref: Option<String>,
     pub(super) detail: Option<String>,
     pub(super) decided_via: Option<String>,
     pub(super) superseded_by: Option<i64>,
     /// What became of it, in a sentence.
     pub(super) outcome: &'static str,
+}
+
+/// The end of a draft.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    pub(super) how: &'static str,
+    pub(super) at: When,
 }
 
 /// The message a draft answers.
@@ -73,11 +83,19 @@ impl CardView {
             length: counted_len(spell::characters(&card.body), "character"),
             maybe_twice: card.unconfirmed_replies > 0,
             written: When::new(card.created_at, now),
-            expires: When::new(card.expires_at, now),
+            expires: may_expire(card.state, card.claimed_at.is_some())
+                .then(|| When::new(card.expires_at, now)),
             approved: When::maybe(card.approved_at, now),
             collected: When::maybe(card.claimed_at, now),
-            lease: When::maybe(card.lease_until, now),
-            ended: When::maybe(card.ended_at, now),
+            lease: awaits_report(card.state)
+                .then(|| When::maybe(card.lease_until, now))
+                .flatten(),
+            ended: how_ended(card.state, card.approved_at.is_some())
+                .zip(card.ended_at)
+                .map(|(how, at)| Ended {
+                    how,
+                    at: When::new(at, now),
+                }),
             external_ref: card.external_ref.as_deref().map(one_line),
             detail: card.detail.as_deref().map(lines),
             decided_via: card.decided_via.as_deref().map(one_line),
@@ -102,6 +120,39 @@ impl CardView {
             DraftState::Approved if self.collected.is_some() => "collected",
             state => state.as_str(),
         }
+    }
+}
+
+/// Whether time can still end a draft: it waits, and nobody has collected it.
+const fn may_expire(state: DraftState, collected: bool) -> bool {
+    match state {
+        DraftState::Pending => true,
+        DraftState::Approved => !collected,
+        DraftState::Sent
+        | DraftState::Failed
+        | DraftState::Unconfirmed
+        | DraftState::Rejected
+        | DraftState::Superseded
+        | DraftState::Expired => false,
+    }
+}
+
+/// Whether a report is, or was, awaited and did not come.
+const fn awaits_report(state: DraftState) -> bool {
+    matches!(state, DraftState::Approved | DraftState::Unconfirmed)
+}
+
+/// What the moment is called at which a draft came to its end; nothing of one that has not.
+const fn how_ended(state: DraftState, approved: bool) -> Option<&'static str> {
+    match (state, approved) {
+        // A late report may still come about one that nobody reported.
+        (DraftState::Pending | DraftState::Approved | DraftState::Unconfirmed, _) => None,
+        (DraftState::Sent, _) => Some("Reported sent"),
+        (DraftState::Failed, _) => Some("Reported not sent"),
+        (DraftState::Rejected, false) => Some("Rejected"),
+        (DraftState::Rejected, true) => Some("Approval withdrawn"),
+        (DraftState::Superseded, _) => Some("Superseded"),
+        (DraftState::Expired, _) => Some("Expired"),
     }
 }
 
@@ -172,7 +223,7 @@ pub(super) mod samples {
             approved_at: approved.then_some(now),
             claimed_at: collected.then_some(now),
             lease_until: collected.then_some(now.plus(Duration::from_secs(120))),
-            ended_at: (!matches!(state, DraftState::Pending | DraftState::Approved)).then_some(now),
+            ended_at: super::how_ended(state, false).is_some().then_some(now),
             external_ref: hostile(),
             detail: hostile(),
             decided_via: Some("browser".to_owned()),

@@ -11,10 +11,10 @@ use serde::Deserialize;
 use super::caller::Person;
 use super::fields::{Asked, Fields, Sent};
 use super::refuse;
-use super::sign_in::{Finish, Next, admit, begun_json, go_on, too_many_json};
+use super::sign_in::{Finish, Next, begun_json, go_on, too_many_json};
 use super::view::{self, Here, Shell, own_path, query_value, see_other, span};
 use crate::Web;
-use crate::state::Guesser;
+use crate::tries::{Guesser, TooMany};
 
 #[derive(Template)]
 #[template(path = "confirm.html")]
@@ -43,6 +43,11 @@ pub(super) fn first(next: &str) -> Response {
 /// Whether this sign-in is too old for what sends something out or opens a new way to do so.
 pub(super) fn stale(web: &Web, caller: &BrowserCaller) -> bool {
     web.app.clock.now().since(caller.signed_in_at) > web.app.settings.stepup_window
+}
+
+/// Whether this session may try once more: it has an allowance of its own, which no stranger can use up.
+fn admit(web: &Web, caller: &BrowserCaller) -> Result<(), TooMany> {
+    web.tries.take(&Guesser::Session(caller.session))
 }
 
 pub(super) async fn show(
@@ -86,7 +91,7 @@ pub(super) async fn submit(
     Person(caller): Person,
     Fields(sent): Fields<Form>,
 ) -> Result<Response, Response> {
-    admit(&web, Guesser::Session(caller.session)).map_err(refuse::too_many)?;
+    admit(&web, &caller).map_err(|much| refuse::too_many(&much))?;
     match accounts::confirm_password(&web.app, &caller, &Secret::new(sent.password)).await {
         Ok(()) => Ok(see_other(own_path(sent.next.as_deref()))),
         Err(accounts::SignInError::Fault(fault)) => Err(refuse::fault(&fault)),
@@ -108,7 +113,7 @@ pub(super) async fn passkey_begin(
     State(web): State<Web>,
     Person(caller): Person,
 ) -> Result<Response, Response> {
-    admit(&web, Guesser::Session(caller.session)).map_err(too_many_json)?;
+    admit(&web, &caller).map_err(|much| too_many_json(&much))?;
     let begun = accounts::begin_confirm(&web.app, &caller)
         .await
         .map_err(|error| refuse::passkey_json(&error))?;

@@ -313,6 +313,9 @@ mod tests {
             html(collected(DraftState::Approved)).contains("in 2 minutes"),
             "until when it is the connector's"
         );
+        let mut revoked = card(DraftState::Pending, "x");
+        revoked.plugin_revoked = true;
+        assert_eq!(offers(revoked), [false, true, false], "nobody could collect it");
         for state in DraftState::ALL
             .into_iter()
             .filter(|state| !matches!(state, DraftState::Pending | DraftState::Approved))
@@ -353,6 +356,70 @@ mod tests {
             );
             assert!(html.contains(&escaped(&view::one_line(HOSTILE))));
         }
+    }
+
+    /// A card in each state, with the two that the state's word does not tell apart.
+    fn every_kind() -> Vec<(&'static str, Card)> {
+        let mut all = DraftState::ALL
+            .map(|state| (state.as_str(), card(state, "x")))
+            .to_vec();
+        let mut collected = card(DraftState::Approved, "x");
+        (collected.claimed_at, collected.lease_until) =
+            (Some(now()), Some(now().plus(std::time::Duration::from_secs(120))));
+        let mut withdrawn = card(DraftState::Rejected, "x");
+        withdrawn.approved_at = Some(now());
+        all.extend([("collected", collected), ("withdrawn", withdrawn)]);
+        all
+    }
+
+    // spec: DRF-081
+    #[test]
+    fn a_card_says_when_it_expires_only_while_it_can_and_then_what_happened_instead() {
+        let ends = [
+            "Reported sent",
+            "Reported not sent",
+            "Rejected",
+            "Approval withdrawn",
+            "Superseded",
+            "Expired",
+            "No report by",
+        ];
+        let mut seen = 0;
+        for (kind, card) in every_kind() {
+            let (expiry, says) = match kind {
+                "pending" | "approved" => (true, None),
+                "collected" => (false, None),
+                "sent" => (false, Some("Reported sent")),
+                "failed" => (false, Some("Reported not sent")),
+                "unconfirmed" => (false, Some("No report by")),
+                "rejected" => (false, Some("Rejected")),
+                "withdrawn" => (false, Some("Approval withdrawn")),
+                "superseded" => (false, Some("Superseded")),
+                "expired" => (false, Some("Expired")),
+                other => panic!("{other} has no sentence"),
+            };
+            let expires = view::When::new(card.expires_at, now()).to_string();
+            let html = html(card);
+            assert_eq!(html.contains(&expires), expiry, "{kind}: {html}");
+            assert_eq!(html.contains(", expires "), expiry, "{kind}: {html}");
+            for end in ends {
+                assert_eq!(
+                    html.contains(&format!("<dt>{end}</dt>")),
+                    says == Some(end),
+                    "{kind}: {end}: {html}"
+                );
+            }
+            let to_come = html.contains("exactly as it will be sent");
+            assert_eq!(to_come, says.is_none(), "{kind}: what has ended is not to come");
+            assert_eq!(html.contains("Its time to report"), kind == "collected", "{kind}");
+            assert_eq!(
+                html.contains("No connector has collected it yet"),
+                kind == "approved",
+                "{kind}"
+            );
+            seen += 1;
+        }
+        assert_eq!(seen, DraftState::ALL.len() + 2);
     }
 
     // spec: DRF-044 DRF-045

@@ -12,7 +12,7 @@ use muster_app::{Topic, accounts};
 
 use super::caller::Person;
 use crate::Web;
-use crate::credential::cookie;
+use crate::credential::session;
 
 /// At most one hint in this time, so that a burst of changes is one look.
 const PACE: Duration = Duration::from_millis(200);
@@ -20,7 +20,7 @@ const PACE: Duration = Duration::from_millis(200);
 const ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) async fn show(State(web): State<Web>, Person(caller): Person, headers: HeaderMap) -> Response {
-    let cookie = cookie(&headers, web.origin.secure()).unwrap_or_default();
+    let cookie = session(&headers, &web.origin).unwrap_or_default();
     let waiter = web.app.db.wakeups().waiter(Topic::Owner(caller.owner));
     // Armed before the first answer, so that a change while the browser connects is not missed.
     let woken = waiter.woken();

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, Method};
 use muster_core::Secret;
 use muster_core::ids::BrowserSessionId;
 
@@ -80,11 +80,13 @@ impl Flash {
 pub(super) struct Opened(bool);
 
 impl Opened {
-    fn of(headers: &HeaderMap) -> Self {
+    fn of(method: &Method, headers: &HeaderMap) -> Self {
         let whole = headers
             .get("sec-fetch-dest")
             .is_none_or(|dest| dest == "document");
-        Self(whole && !headers.contains_key("sec-purpose"))
+        let ahead = headers.contains_key("sec-purpose") || headers.contains_key("purpose");
+        // A HEAD is answered like the page without its body: what it would show, nobody sees.
+        Self(method == Method::GET && whole && !ahead)
     }
 }
 
@@ -92,7 +94,7 @@ impl<S: Sync> FromRequestParts<S> for Opened {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        Ok(Self::of(&parts.headers))
+        Ok(Self::of(&parts.method, &parts.headers))
     }
 }
 
@@ -146,17 +148,20 @@ mod tests {
 
     #[test]
     fn only_a_document_that_a_person_opens_counts() {
-        let with = |pairs: &[(&'static str, &'static str)]| {
+        let by = |method: Method, pairs: &[(&'static str, &'static str)]| {
             let mut headers = HeaderMap::new();
             for (name, value) in pairs {
                 headers.insert(*name, HeaderValue::from_static(value));
             }
-            Opened::of(&headers).0
+            Opened::of(&method, &headers).0
         };
+        let with = |pairs: &[(&'static str, &'static str)]| by(Method::GET, pairs);
         assert!(with(&[]) && with(&[("sec-fetch-dest", "document")]));
         assert!(
             !with(&[("sec-fetch-dest", "empty")])
                 && !with(&[("sec-fetch-dest", "document"), ("sec-purpose", "prefetch")])
+                && !with(&[("purpose", "prefetch")])
         );
+        assert!(!by(Method::HEAD, &[]) && !by(Method::HEAD, &[("sec-fetch-dest", "document")]));
     }
 }

@@ -5,10 +5,13 @@ mod caller;
 mod card;
 mod chief;
 mod confirm;
+mod decoy;
 mod drafts;
 mod events;
 mod fields;
 mod flash;
+mod framed;
+mod guess;
 mod overview;
 mod plugins;
 mod refuse;
@@ -22,7 +25,8 @@ mod view;
 mod tests;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Extension};
+use axum::extract::{DefaultBodyLimit, Extension, State};
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use http::HeaderMap;
 
@@ -30,16 +34,16 @@ use crate::Web;
 use crate::router::{Door, Table};
 
 /// All pages.
-pub(crate) fn tables() -> Vec<Table> {
+pub(crate) fn tables(web: &Web) -> Vec<Table> {
     vec![
-        person(),
-        visitor(),
+        person(web),
+        visitor(web),
         Table::of(Door::Anyone).get("/static/{file}", statics::serve),
     ]
 }
 
 /// The pages of who is signed in.
-fn person() -> Table {
+fn person(web: &Web) -> Table {
     let flash = flash::Flash::default();
     Table::of(Door::Person)
         .get("/", overview::show)
@@ -68,11 +72,12 @@ fn person() -> Table {
         .post("/confirm/passkey/finish", confirm::passkey_finish)
         .post("/sign-out", sign_in::sign_out)
         .post("/sign-out-everywhere", sign_in::sign_out_everywhere)
-        .wrap(|router| bounded(router).layer(Extension(flash)))
+        .wrap(|router| refusing(router, web).layer(Extension(flash)))
 }
 
 /// The pages of who is not signed in yet.
-fn visitor() -> Table {
+fn visitor(web: &Web) -> Table {
+    let decoys = decoy::Decoys::default();
     Table::of(Door::Visitor)
         .get("/setup", setup::show)
         .post("/setup", setup::submit)
@@ -80,14 +85,18 @@ fn visitor() -> Table {
         .post("/sign-in", sign_in::submit)
         .post("/sign-in/passkey/begin", sign_in::passkey_begin)
         .post("/sign-in/passkey/finish", sign_in::passkey_finish)
-        .wrap(bounded)
+        .wrap(|router| refusing(router, web).layer(Extension(decoys)))
 }
 
-fn bounded(router: Router<Web>) -> Router<Web> {
-    router.layer(DefaultBodyLimit::max(fields::LIMIT))
+/// Bounds what a page is sent, and gives its refusals their frame.
+fn refusing(router: Router<Web>, web: &Web) -> Router<Web> {
+    router
+        .layer(DefaultBodyLimit::max(fields::LIMIT))
+        .layer(from_fn_with_state(web.clone(), framed::frame))
 }
 
 /// What is at no address: the same answer that `/setup` and a page that is off give.
-pub(crate) async fn not_found(headers: HeaderMap) -> Response {
-    refuse::not_found(&headers)
+pub(crate) async fn not_found(State(web): State<Web>, headers: HeaderMap) -> Response {
+    let refused = refuse::not_found(&headers);
+    framed::for_whom(&web, &headers, refused).await
 }

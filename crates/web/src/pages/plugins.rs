@@ -20,6 +20,7 @@ use super::flash::{Flash, Opened, Place, Shown};
 use super::refuse::{self, sentence};
 use super::view::{self, Here, Sender, Shell, When, counted, see_other};
 use crate::Web;
+use crate::whole::whole;
 
 #[derive(Template)]
 #[template(path = "plugins.html")]
@@ -261,10 +262,15 @@ pub(super) async fn retry(
     Extension(flash): Extension<Flash>,
     Id(message): Id<MessageId>,
 ) -> Result<Response, Response> {
-    messages::retry(&web.app, caller.owner, message, "browser")
-        .await
-        .map_err(|refusal| refuse::retry(&refusal))?;
-    chief::start_delivery(&web.app, caller.owner, message);
+    let app = web.app.clone();
+    whole(&web.app, async move {
+        messages::retry(&app, caller.owner, message, "browser").await?;
+        chief::start_delivery(&app, caller.owner, message);
+        Ok::<_, messages::RetryRefusal>(())
+    })
+    .await
+    .map_err(|fault| refuse::fault(&fault))?
+    .map_err(|refusal| refuse::retry(&refusal))?;
     flash.put(
         caller.session,
         Place::Connectors,

@@ -12,7 +12,9 @@ use muster_app::plugins::PluginError;
 use muster_core::Fault;
 use serde_json::json;
 
+use super::framed::Refused;
 use super::view::{self, Shell, query_value, see_other};
+use crate::tries::TooMany;
 
 /// Where a refusal leads back to.
 #[derive(Debug, Clone, Copy)]
@@ -50,16 +52,27 @@ pub(super) struct Refusal {
     back: Back,
 }
 
-/// A refusal as a page.
+impl Refusal {
+    pub(super) fn new(shell: Shell, refused: Refused) -> Self {
+        Self {
+            shell,
+            sentence: refused.sentence,
+            back: refused.back,
+        }
+    }
+}
+
+/// A refusal as a page, with what it takes to write it once more in the frame of who is signed in.
 pub(super) fn page(status: StatusCode, heading: &str, words: &str, back: Back) -> Response {
-    view::page(
-        status,
-        &Refusal {
-            shell: Shell::bare(heading),
-            sentence: sentence(words),
-            back,
-        },
-    )
+    let refused = Refused {
+        heading: heading.to_owned(),
+        sentence: sentence(words),
+        back,
+    };
+    let bare = Refusal::new(Shell::bare(heading), refused.clone());
+    let mut response = view::page(status, &bare);
+    response.extensions_mut().insert(refused);
+    response
 }
 
 /// The app's words as a sentence of their own.
@@ -146,21 +159,26 @@ fn no_such_page() -> Response {
     )
 }
 
-/// Too many tries to sign in; `seconds` until the next is looked at.
-pub(super) fn too_many(seconds: u64) -> Response {
-    let words = format!(
-        "there were too many tries from your address. Nothing was checked; try again in {}",
-        view::counted(seconds, "second")
-    );
+/// Too many tries, in words.
+pub(super) fn too_many_words(much: &TooMany) -> String {
+    format!(
+        "{}. Nothing was checked; try again in {}",
+        much.words,
+        view::counted(much.seconds, "second")
+    )
+}
+
+/// Too many tries to sign in or to confirm.
+pub(super) fn too_many(much: &TooMany) -> Response {
     let mut response = page(
         StatusCode::TOO_MANY_REQUESTS,
         "Too many tries",
-        &words,
+        &too_many_words(much),
         TO_SIGN_IN,
     );
     response
         .headers_mut()
-        .insert(RETRY_AFTER, HeaderValue::from(seconds));
+        .insert(RETRY_AFTER, HeaderValue::from(much.seconds));
     response
 }
 
@@ -173,7 +191,8 @@ pub(super) fn decision(refusal: &DecideRefusal) -> Response {
         DecideRefusal::NotPending(_)
         | DecideRefusal::NotApproved(_)
         | DecideRefusal::Collected
-        | DecideRefusal::InFlight => StatusCode::CONFLICT,
+        | DecideRefusal::InFlight
+        | DecideRefusal::Revoked => StatusCode::CONFLICT,
     };
     page(status, "Not done", &refusal.to_string(), TO_DRAFTS)
 }
@@ -280,11 +299,18 @@ pub(super) fn json(status: StatusCode, words: &str) -> Response {
 impl Refusal {
     pub(super) fn samples() -> Vec<Self> {
         let hostile = super::tests::HOSTILE;
-        vec![Self {
-            shell: Shell::bare(hostile),
-            sentence: sentence(hostile),
-            back: TO_DRAFTS,
-        }]
+        vec![
+            Self {
+                shell: Shell::bare(hostile),
+                sentence: sentence(hostile),
+                back: TO_DRAFTS,
+            },
+            Self {
+                shell: super::tests::shell(super::view::Here::Elsewhere),
+                sentence: sentence(hostile),
+                back: TO_OVERVIEW,
+            },
+        ]
     }
 }
 
@@ -343,7 +369,10 @@ mod tests {
             fault(&Fault::other("x")).status(),
             StatusCode::SERVICE_UNAVAILABLE
         );
-        let limited = too_many(7);
+        let limited = too_many(&TooMany {
+            words: "there were too many tries",
+            seconds: 7,
+        });
         assert_eq!(
             (
                 limited.status(),

@@ -117,7 +117,7 @@ pub(super) async fn submit(
         }
     }
     match accounts::sign_in_password(&web.app, &spoken, &Secret::new(sent.password)).await {
-        Ok(cookie) => Ok(signed_in(&web, see_other("/"), &cookie)),
+        Ok(cookie) => Ok(signed_in(&web, see_other("/"), &cookie, &spoken)),
         // The account stands; signing in by hand shows what is wrong.
         Err(_) => Ok(see_other("/sign-in")),
     }

@@ -4,26 +4,23 @@ use std::net::SocketAddr;
 
 use askama::Template;
 use axum::Json;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::{ConnectInfo, Extension, State};
 use axum::response::{IntoResponse, Response};
-use governor::clock::{Clock as _, DefaultClock};
 use http::header::SET_COOKIE;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use muster_app::accounts::{self, OwnerName, PasskeyError, SESSION_LIFETIME};
 use muster_core::Secret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::caller::{Person, Visitor};
+use super::decoy::{Decoys, like_any_other};
 use super::fields::{Asked, Fields, Sent};
-use super::refuse;
 use super::view::{self, Shell, own_path, see_other};
+use super::{guess, refuse};
 use crate::Web;
-use crate::credential::cookie_name;
-use crate::state::Guesser;
-
-/// Addresses whose tries are remembered before the old ones are let go.
-const REMEMBERED: usize = 10_000;
+use crate::state::Origin;
+use crate::tries::TooMany;
 
 #[derive(Template)]
 #[template(path = "sign_in.html")]
@@ -82,17 +79,21 @@ pub(super) async fn submit(
     State(web): State<Web>,
     _visitor: Visitor,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
     Fields(sent): Fields<Form>,
 ) -> Result<Response, Response> {
-    admit(&web, Guesser::Address(peer.ip())).map_err(refuse::too_many)?;
     let name = known_shape(&sent.name);
+    let guess = guess::admit(&web, &headers, peer.ip(), &name).map_err(|much| refuse::too_many(&much))?;
     match accounts::sign_in_password(&web.app, &name, &Secret::new(sent.password)).await {
-        Ok(cookie) => Ok(signed_in(
-            &web,
-            see_other(own_path(sent.next.as_deref())),
-            &cookie,
-        )),
-        Err(accounts::SignInError::Fault(fault)) => Err(refuse::fault(&fault)),
+        Ok(cookie) => {
+            guess.was_none(&web);
+            let on = see_other(own_path(sent.next.as_deref()));
+            Ok(signed_in(&web, on, &cookie, &name))
+        }
+        Err(accounts::SignInError::Fault(fault)) => {
+            guess.was_none(&web);
+            Err(refuse::fault(&fault))
+        }
         Err(refused) => {
             let words = refuse::sentence(&refused.to_string());
             Err(form(
@@ -111,29 +112,25 @@ fn known_shape(name: &str) -> String {
     OwnerName::parse(name.trim()).map_or_else(|_| String::new(), |name| name.as_str().to_owned())
 }
 
-/// Whether this address or session may try once more; if not, after how many seconds.
-pub(super) fn admit(web: &Web, who: Guesser) -> Result<(), u64> {
-    if web.sign_ins.len() > REMEMBERED {
-        web.sign_ins.retain_recent();
-    }
-    web.sign_ins.check_key(&who).map(|_| ()).map_err(|until| {
-        until
-            .wait_time_from(DefaultClock::default().now())
-            .as_secs()
-            .saturating_add(1)
-    })
-}
-
 pub(super) async fn passkey_begin(
     State(web): State<Web>,
     _visitor: Visitor,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Extension(decoys): Extension<Decoys>,
+    headers: HeaderMap,
     Sent(sent): Sent<Begin>,
 ) -> Result<Response, Response> {
-    admit(&web, Guesser::Address(peer.ip())).map_err(too_many_json)?;
-    let begun = accounts::begin_sign_in(&web.app, &known_shape(&sent.name))
-        .await
-        .map_err(|error| refuse::passkey_json(&error))?;
+    let name = known_shape(&sent.name);
+    guess::admit_to_ask(&web, &headers, peer.ip(), &name).map_err(|much| too_many_json(&much))?;
+    let begun = like_any_other(async {
+        match accounts::begin_sign_in(&web.app, &name).await {
+            // Whether a name has a passkey, or is anybody's, is nothing that a stranger learns.
+            Err(PasskeyError::None) => decoys.begin(&web, &name).map_err(PasskeyError::Fault),
+            begun => begun,
+        }
+    })
+    .await
+    .map_err(|error| refuse::passkey_json(&error))?;
     Ok(begun_json(&begun))
 }
 
@@ -142,27 +139,36 @@ pub(super) fn begun_json(begun: &accounts::Begun) -> Response {
     Json(json!({"ceremony": begun.ceremony.expose(), "options": begun.options})).into_response()
 }
 
-pub(super) fn too_many_json(seconds: u64) -> Response {
-    let words = format!(
-        "there were too many tries from your address. Nothing was checked; try again in {}",
-        view::counted(seconds, "second")
-    );
-    let mut response = refuse::json(StatusCode::TOO_MANY_REQUESTS, &words);
+pub(super) fn too_many_json(much: &TooMany) -> Response {
+    let mut response = refuse::json(StatusCode::TOO_MANY_REQUESTS, &refuse::too_many_words(much));
     response
         .headers_mut()
-        .insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
+        .insert(http::header::RETRY_AFTER, HeaderValue::from(much.seconds));
     response
 }
 
 pub(super) async fn passkey_finish(
     State(web): State<Web>,
     _visitor: Visitor,
+    Extension(decoys): Extension<Decoys>,
     Sent(sent): Sent<Finish>,
 ) -> Result<Response, Response> {
-    let cookie = accounts::finish_sign_in(&web.app, &sent.ceremony, sent.answer)
-        .await
-        .map_err(|error: PasskeyError| refuse::passkey_json(&error))?;
-    Ok(signed_in(&web, go_on(sent.next.as_deref()), &cookie))
+    let decoy = decoys.take(&web, &sent.ceremony);
+    let cookie = like_any_other(async {
+        match accounts::finish_sign_in(&web.app, &sent.ceremony, sent.answer).await {
+            // As a real ceremony says it whose answer does not hold.
+            Err(PasskeyError::Stale) if decoy => Err(PasskeyError::Unverified),
+            finished => finished,
+        }
+    })
+    .await
+    .map_err(|error| refuse::passkey_json(&error))?;
+    let name = match accounts::browser(&web.app, cookie.expose()).await {
+        Ok(Some(caller)) => caller.name,
+        // Signed in all the same; the browser is not known afterwards.
+        Ok(None) | Err(_) => String::new(),
+    };
+    Ok(signed_in(&web, go_on(sent.next.as_deref()), &cookie, &name))
 }
 
 /// Tells the script which page to open.
@@ -170,25 +176,28 @@ pub(super) fn go_on(next: Option<&str>) -> Response {
     Json(json!({"next": own_path(next)})).into_response()
 }
 
-/// `response`, with the session's cookie.
-pub(super) fn signed_in(web: &Web, response: Response, cookie: &Secret) -> Response {
-    with_cookie(web, response, cookie.expose(), SESSION_LIFETIME.as_secs())
+/// `response`, with the session's cookie and the mark that makes this browser known as one of `name`'s.
+pub(super) fn signed_in(web: &Web, response: Response, cookie: &Secret, name: &str) -> Response {
+    let mut response = with_cookie(web, response, cookie.expose(), SESSION_LIFETIME.as_secs());
+    if let Some((header, mark)) = guess::mark(web, name) {
+        response.headers_mut().append(header, mark);
+    }
+    response
 }
 
 fn with_cookie(web: &Web, mut response: Response, value: &str, seconds: u64) -> Response {
-    let secure = web.origin.secure();
-    if let Ok(header) = HeaderValue::from_str(&cookie_text(secure, value, seconds)) {
+    if let Ok(header) = HeaderValue::from_str(&cookie_text(&web.origin, value, seconds)) {
         response.headers_mut().append(SET_COOKIE, header);
     }
     response
 }
 
 /// Only this origin, no script, not on a form that another site sends.
-fn cookie_text(secure: bool, value: &str, seconds: u64) -> String {
-    let mark = if secure { "; Secure" } else { "" };
+fn cookie_text(origin: &Origin, value: &str, seconds: u64) -> String {
+    let mark = if origin.secure() { "; Secure" } else { "" };
     format!(
         "{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{mark}",
-        cookie_name(secure)
+        origin.cookie()
     )
 }
 
@@ -241,11 +250,11 @@ mod tests {
     #[test]
     fn the_cookie_is_kept_from_scripts_and_marked_secure_only_over_tls() {
         assert_eq!(
-            cookie_text(false, "ab", 5),
-            "muster=ab; Path=/; HttpOnly; SameSite=Lax; Max-Age=5"
+            cookie_text(&Origin::public("http://localhost:7447"), "ab", 5),
+            "muster-7447=ab; Path=/; HttpOnly; SameSite=Lax; Max-Age=5"
         );
         assert_eq!(
-            cookie_text(true, "ab", 0),
+            cookie_text(&Origin::public("https://muster.example"), "ab", 0),
             "__Host-muster=ab; Path=/; HttpOnly; SameSite=Lax; Max-Age=0; Secure"
         );
     }

@@ -16,7 +16,7 @@ impl FromRequestParts<Web> for Connector {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Response> {
-        let Some(token) = bearer_alone(&parts.headers, web.origin.secure()) else {
+        let Some(token) = bearer_alone(&parts.headers, &web.origin) else {
             return Err(refuse::not_live());
         };
         match plugins::authenticate(&web.app, token).await {

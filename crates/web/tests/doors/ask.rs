@@ -25,6 +25,8 @@ pub(crate) struct Ask {
     pub(crate) body: Vec<u8>,
     /// Whether to send what a browser sends with a form of our own page.
     ours: bool,
+    /// Whether a `Host` is added when there is none.
+    hosted: bool,
     peer: IpAddr,
 }
 
@@ -40,6 +42,7 @@ impl Ask {
             headers: Vec::new(),
             body: Vec::new(),
             ours: false,
+            hosted: true,
             peer,
         }
     }
@@ -86,6 +89,12 @@ impl Ask {
     /// The same, without what a browser sends with a form of our own page.
     pub(crate) fn of_another_site(mut self) -> Self {
         self.ours = false;
+        self
+    }
+
+    /// The same, without a `Host` unless it is given one.
+    pub(crate) fn without_host(mut self) -> Self {
+        self.hosted = false;
         self
     }
 
@@ -136,7 +145,9 @@ impl Ask {
                 .entry("sec-fetch-site")
                 .or_insert(HeaderValue::from_static("same-origin"));
         }
-        request.headers_mut().entry(HOST).or_insert(host.parse().unwrap());
+        if self.hosted {
+            request.headers_mut().entry(HOST).or_insert(host.parse().unwrap());
+        }
         request
             .extensions_mut()
             .insert(ConnectInfo(SocketAddr::new(self.peer, 40_000)));
@@ -189,6 +200,15 @@ impl Answer {
             .split(';')
             .next()
             .unwrap()
+            .to_owned()
+    }
+
+    /// The mark of a known browser that was set, as a browser sends it back.
+    pub(crate) fn mark(&self) -> String {
+        let all = self.headers.get_all(SET_COOKIE).iter();
+        all.map(|set| set.to_str().unwrap().split(';').next().unwrap())
+            .find(|pair| pair.contains("-known="))
+            .unwrap_or_default()
             .to_owned()
     }
 

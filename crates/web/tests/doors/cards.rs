@@ -158,7 +158,7 @@ fn the_forms_of_the_page_are_all_it_takes_from_pending_to_sent() {
             "queued as 7",
             "Approved",
             "Collected",
-            "Ended",
+            "Reported sent",
             "browser",
         ] {
             assert!(archived.contains(words), "{words}: {archived}");
@@ -400,8 +400,19 @@ fn a_stale_form_is_refused_with_the_state_named_and_the_archive_shows_each_state
                 "{word}: {archived}"
             );
             // What no claim reported has no end yet: a late result may still come.
-            let ended = draft != unconfirmed;
-            assert_eq!(archived.contains("<dt>Ended</dt>"), ended, "{word}: {archived}");
+            let ended = match word {
+                "sent" => "Reported sent",
+                "failed" => "Reported not sent",
+                "unconfirmed" => "No report by",
+                "rejected" => "Rejected",
+                "superseded" => "Superseded",
+                _ => "Expired",
+            };
+            assert!(
+                archived.contains(&format!("<dt>{ended}</dt>")),
+                "{word}: {archived}"
+            );
+            assert!(!archived.contains("expire</dt>"), "{word}: {archived}");
             for act in ["approve", "reject", "withdraw"] {
                 let refused = press(&doors, &cookie, draft, act).await;
                 assert!(

@@ -193,18 +193,22 @@ fn a_claim_gives_up_after_the_wait_it_asked_for() {
 #[test]
 fn revoking_a_connector_ends_its_waiting_claim_and_keeps_its_approved_reply() {
     doors(|doors| async move {
-        let mail = doors.connector(doors.ada(), "mail").await;
+        let (mail, chat) = (
+            doors.connector(doors.ada(), "mail").await,
+            doors.connector(doors.ada(), "chat").await,
+        );
         let cookie = doors.sign_in("ada").await;
+        let draft = doors.approved(&cookie, &chat, "m", "Yes.").await;
         let claimer = waiting(&doors, &mail, 25).await;
         let start = Instant::now();
-        let (_, draft) = doors.draft(&mail, message("m"), "Yes.").await;
-        doors
-            .send(Ask::form(&format!("/plugins/{}/revoke", mail.id), &[]).cookie(&cookie))
-            .await;
+        for connector in [&mail, &chat] {
+            doors
+                .send(Ask::form(&format!("/plugins/{}/revoke", connector.id), &[]).cookie(&cookie))
+                .await;
+        }
         assert_eq!(claimer.await.unwrap().status, 401);
         assert!(start.elapsed() < Duration::from_secs(5));
-        doors.decide(&cookie, draft, "approve").await;
-        assert_eq!(claim(&doors, &mail, "").await.status, 401);
+        assert_eq!(claim(&doors, &chat, "").await.status, 401);
         let page = doors.page(&cookie, "/attention?tab=drafts").await;
         assert!(page.contains("The connector was revoked, so nobody can collect this reply."));
         doors.muster.clock.advance(muster_app::drafts::LIFETIME);

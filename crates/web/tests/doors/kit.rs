@@ -132,6 +132,13 @@ impl Doors {
         }
     }
 
+    /// A request on its way, which goes on only while somebody waits for it: one that hangs up drops it.
+    pub(crate) fn on_its_way(&self, ask: Ask) -> std::pin::Pin<Box<dyn Future<Output = u16> + Send>> {
+        let request = ask.request(&self.host, self.web.origin.base());
+        let answer = self.router.clone().oneshot(request);
+        Box::pin(async move { answer.await.unwrap().status().as_u16() })
+    }
+
     /// Sends a request from a task of its own.
     pub(crate) fn sending(&self, ask: Ask) -> tokio::task::JoinHandle<Answer> {
         let doors = Self {

@@ -495,9 +495,39 @@ fn what_is_no_mcp_request_of_an_agent_is_refused_as_http() {
             .header("content-type", "text/plain")
             .body(list.to_string());
         assert_eq!(status(text).await, 415);
-        for body in ["", "{", "[]", "5", "{\"jsonrpc\":\"1.0\"}", "\u{0}"] {
-            let odd = status(ask(&busy.token, &list).body(body)).await;
-            assert!((400..500).contains(&odd), "{body:?}: {odd}");
+        for (body, code) in [
+            ("", -32700),
+            ("{", -32700),
+            ("{\"jsonrpc\":\"2.0\",\"id\":1,}", -32700),
+            ("\u{0}", -32700),
+            ("[]", -32600),
+            ("5", -32600),
+            ("{\"jsonrpc\":\"1.0\"}", -32600),
+        ] {
+            for kind in ["application/json", "Application/JSON; charset=utf-8"] {
+                let odd = doors
+                    .send(
+                        Ask::post("/mcp")
+                            .bearer(&busy.token)
+                            .header("accept", "application/json, text/event-stream")
+                            .header("content-type", kind)
+                            .body(body),
+                    )
+                    .await;
+                let answer = odd.json();
+                assert_eq!((odd.status, &answer["jsonrpc"]), (400, &json!("2.0")), "{body:?}");
+                assert_eq!(
+                    (&answer["error"]["code"], &answer["id"]),
+                    (&json!(code), &Value::Null),
+                    "{body:?}"
+                );
+                assert!(
+                    answer["error"]["message"]
+                        .as_str()
+                        .unwrap()
+                        .contains("nothing was done")
+                );
+            }
         }
         let deep = format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}{}}}",

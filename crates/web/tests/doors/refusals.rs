@@ -60,6 +60,41 @@ fn a_foreign_host_name_is_answered_by_no_route() {
     });
 }
 
+#[test]
+fn a_request_that_does_not_name_one_host_is_answered_by_no_route() {
+    const OWN: &str = "localhost:7447";
+    doors(|doors| async move {
+        let cookie = doors.sign_in("ada").await;
+        for route in routes(&doors.web) {
+            for hosts in [
+                &[][..],
+                &[OWN, OWN],
+                &[OWN, "evil.example"],
+                &["evil.example", OWN],
+            ] {
+                let odd = ask(route.method, route.path).cookie(&cookie).without_host();
+                let odd = hosts.iter().fold(odd, |odd, host| odd.header(HOST, host));
+                let answer = doors.send(odd).await;
+                assert_eq!(
+                    (answer.status, answer.text().contains("nothing was done")),
+                    (400, true),
+                    "{} {} at {hosts:?}: {}",
+                    route.method,
+                    route.path,
+                    answer.text()
+                );
+            }
+        }
+        assert_eq!(
+            doors
+                .send(Ask::get("/healthz").without_host().header(HOST, OWN))
+                .await
+                .status,
+            200
+        );
+    });
+}
+
 // spec: TOK-020 DRF-053 RTY-002
 #[test]
 fn a_form_of_a_foreign_page_does_nothing() {
@@ -310,6 +345,67 @@ fn a_head_request_is_answered_like_a_get_without_its_body() {
                 .status,
             200
         );
+    });
+}
+
+// spec: TOK-005 UIP-011
+#[test]
+fn a_head_request_shows_nothing_and_uses_nothing_up() {
+    doors(|doors| async move {
+        let cookie = doors.sign_in("ada").await;
+        let before = doors.state(doors.ada()).await;
+        for route in routes(&doors.web)
+            .into_iter()
+            .filter(|route| route.method == "GET")
+        {
+            doors
+                .send(Ask::new(Method::HEAD, &address(route.path)).cookie(&cookie))
+                .await;
+        }
+        assert_eq!(doors.state(doors.ada()).await, before, "no GET is an act");
+        let made = [
+            (
+                "/plugins",
+                "mpl_",
+                vec![("name", "new"), ("label", "New"), ("data_scope", "inbox")],
+                "/plugins",
+            ),
+            (
+                "/settings/tokens",
+                "mst_",
+                vec![("kind", "personal"), ("label", "laptop")],
+                "/settings",
+            ),
+        ];
+        for (form, prefix, fields, page) in made {
+            assert_eq!(
+                doors
+                    .send(Ask::form(form, &fields).cookie(&cookie))
+                    .await
+                    .location(),
+                page
+            );
+            let head = doors.send(Ask::new(Method::HEAD, page).cookie(&cookie)).await;
+            assert_eq!((head.status, head.body.len()), (200, 0));
+            let ahead = doors
+                .send(Ask::get(page).cookie(&cookie).header("sec-purpose", "prefetch"))
+                .await;
+            assert!(
+                !ahead.text().contains("id=\"new-token\""),
+                "{page}: nobody looks yet"
+            );
+            assert!(
+                doors
+                    .page(&cookie, page)
+                    .await
+                    .contains(&format!("tabindex=\"0\">{prefix}")),
+                "{page}: the person still sees it"
+            );
+            assert!(
+                !doors.page(&cookie, page).await.contains("id=\"new-token\""),
+                "{page}: once"
+            );
+        }
     });
 }
 

@@ -76,6 +76,8 @@ pub(crate) struct Wallet {
     bearers: Vec<(&'static str, String, Option<Door>)>,
     dead: Vec<(&'static str, String)>,
     cookies: Vec<(&'static str, String)>,
+    /// What a browser keeps that has signed in before.
+    mark: String,
     /// A browser session that lives.
     pub(crate) live: String,
     /// The connector whose token is good.
@@ -164,7 +166,11 @@ impl Wallet {
             .expose()
             .to_owned();
 
-        let unknown = format!("muster={}", "0".repeat(64));
+        let mark = doors
+            .send(Ask::form("/sign-in", &[("name", "ada"), ("password", PASSWORD)]))
+            .await
+            .mark();
+        let unknown = format!("muster-7447={}", "0".repeat(64));
         Self {
             bearers: vec![
                 ("mpl_", connector.token.clone(), Some(Door::Plugin)),
@@ -180,8 +186,9 @@ impl Wallet {
                 ("an expired session", expired),
                 ("a disabled owner's session", disabled),
                 ("an unknown session", unknown),
-                ("a session that is no session", "muster=%00".to_owned()),
+                ("a session that is no session", "muster-7447=%00".to_owned()),
             ],
+            mark,
             live: cookie(doors, "ada").await,
             connector,
         }
@@ -207,7 +214,7 @@ impl Wallet {
             });
             all.push(
                 Credential::new(format!("{name} in cookies"))
-                    .with(COOKIE, format!("token={token}; muster={token}")),
+                    .with(COOKIE, format!("token={token}; muster-7447={token}")),
             );
             all.push(
                 Credential::new(format!("{name} twice"))
@@ -242,7 +249,7 @@ impl Wallet {
             ("a runner's token", format!("mrt_{}", "a".repeat(64))),
             (
                 "a session's text as a token",
-                self.live.trim_start_matches("muster=").to_owned(),
+                self.live.trim_start_matches("muster-7447=").to_owned(),
             ),
             ("the hook token and one letter more", format!("{HOOK}x")),
             ("an empty token", String::new()),
@@ -258,8 +265,16 @@ impl Wallet {
                 .with(COOKIE, &*self.live)
                 .opens_door(Door::Person),
         );
-        let prefixed = format!("__Host-{}", self.live);
+        let text = self.live.trim_start_matches("muster-7447=");
+        let prefixed = format!("__Host-muster={text}");
         all.push(Credential::new("a session under the name it has behind TLS").with(COOKIE, prefixed));
+        for (name, port) in [
+            ("a session of another port", "-7448"),
+            ("a session without its port", ""),
+        ] {
+            all.push(Credential::new(name).with(COOKIE, format!("muster{port}={text}")));
+        }
+        all.push(Credential::new("a known browser's mark").with(COOKIE, &*self.mark));
         all.extend(
             self.cookies
                 .iter()
@@ -270,7 +285,7 @@ impl Wallet {
 
     /// Makes sure that the live session is one.
     pub(crate) async fn refresh(&mut self, doors: &Doors) {
-        let text = self.live.trim_start_matches("muster=");
+        let text = self.live.trim_start_matches("muster-7447=");
         if accounts::browser(&doors.app, text).await.unwrap().is_none() {
             self.live = cookie(doors, "ada").await;
         }
@@ -292,5 +307,5 @@ async fn cookie(doors: &Doors, name: &str) -> String {
     let text = accounts::sign_in_password(&doors.app, name, &Secret::new(PASSWORD))
         .await
         .unwrap();
-    format!("muster={}", text.expose())
+    format!("muster-7447={}", text.expose())
 }

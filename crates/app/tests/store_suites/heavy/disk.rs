@@ -70,6 +70,22 @@ fn a_full_disk_refuses_with_its_sentence_keeps_what_was_stored_and_takes_more_on
             };
             assert!(stored > 10, "{stored} rows fit");
             assert_eq!(*full.kind(), FaultKind::StorageFull, "{}", full.chain());
+            // Small writes still fit into the room that the large one had begun to take. Once they do not, a probe says so.
+            std::fs::write(dir.join("rest"), vec![0; 1 << 20]).unwrap_err();
+            let mut small = 0;
+            while add(&db, &format!("small-{small}")).await.is_ok() {
+                small += 1;
+            }
+            let mut probed = db.probe().await;
+            for _ in 0..3 {
+                // A commit of one page may have fitted; an answer stands for a second.
+                if probed.is_ok() {
+                    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+                    probed = db.probe().await;
+                }
+            }
+            let probed = probed.unwrap_err();
+            assert_eq!(*probed.kind(), FaultKind::StorageFull, "{}", probed.chain());
             assert_eq!(
                 full.sentence(),
                 "muster's disk is full, so nothing was stored. Try again once its owner has made room."
@@ -100,8 +116,12 @@ fn a_full_disk_refuses_with_its_sentence_keeps_what_was_stored_and_takes_more_on
                 "ok"
             );
 
-            std::fs::remove_file(dir.join("ballast")).unwrap();
+            for file in ["ballast", "rest"] {
+                std::fs::remove_file(dir.join(file)).unwrap();
+            }
             add_much(&db, "room-again".to_owned()).await.unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+            db.probe().await.unwrap();
             assert_eq!(count(&db, "room-again").await.unwrap(), 1, "without a restart");
             db.close().await;
             let again = open(&dir).await;

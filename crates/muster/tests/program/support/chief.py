@@ -6,6 +6,7 @@ RECORD gets one JSON line a turn before anything else is done: {"message", "retr
 With --draft a reply is filed ({message} in BODY is the message's id), and what the door answered is a second line:
 {"message", "draft", "body"} or {"message", "refused"}.
 --hold waits until FILE exists, --sleep waits that long, --exit ends with that code; each before the draft but --exit.
+A chief that is held ends by itself once the folder of FILE is gone, which its test takes away, and after five minutes in any case.
 """
 
 import json
@@ -76,8 +77,10 @@ def main():
     if "--keep" in options:
         entry["turn"] = turn
     write(record, entry)
-    hold = value("--hold")
+    hold, begun = value("--hold"), time.monotonic()
     while hold and not os.path.exists(hold):
+        if not os.path.isdir(os.path.dirname(hold)) or time.monotonic() - begun > 300:
+            sys.exit(1)
         time.sleep(0.01)
     time.sleep(float(value("--sleep") or 0))
     body = value("--draft")
