@@ -6,7 +6,6 @@ mod sql;
 
 pub use error::PluginError;
 pub use ops::{
-    Created, Known, NewPlugin, Plugin, PluginCaller, authenticate, create, list, revoke, touch,
-    touch_now,
+    Created, Known, NewPlugin, Plugin, PluginCaller, authenticate, create, list, revoke, touch, touch_now,
 };
 pub use sql::STATEMENTS;

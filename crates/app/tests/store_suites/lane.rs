@@ -351,7 +351,9 @@ fn a_job_without_a_statement_undoes_nothing_of_its_neighbours() {
         for n in 0..4 {
             drop(idle(n % 2 == 0));
             let db = db.clone();
-            writes.push(tokio::spawn(async move { add(&db, &format!("beside-{n}")).await }));
+            writes.push(tokio::spawn(
+                async move { add(&db, &format!("beside-{n}")).await },
+            ));
         }
         let last = idle(true);
         arrived().await;
