@@ -7,6 +7,7 @@
 
 mod browser;
 mod building;
+mod bus;
 mod claims;
 mod client;
 mod messages;
@@ -53,6 +54,9 @@ struct Arguments {
     /// Seconds of each stretch of load
     #[arg(long, global = true, value_name = "N", default_value_t = 2)]
     seconds: u64,
+    /// The command line of the bus server to measure, with words apart by spaces; without it muster's own
+    #[arg(long, global = true, value_name = "COMMAND")]
+    bus: Option<String>,
     #[command(subcommand)]
     what: What,
 }
@@ -75,6 +79,8 @@ enum What {
     Start,
     /// A page with 10,000 archived drafts
     Page,
+    /// The coordination bus: messages a second, delays, reads, start, a thousand agents over HTTP
+    Bus,
     /// The worst reply against the longest list of deny words
     Screen,
     /// Processor time from nothing built to the tour's printed link, in both profiles
@@ -155,6 +161,14 @@ fn measure(arguments: &Arguments, muster: &Muster, folder: &Path) -> Result<Vec<
     if what.wants(What::Screen) {
         eprintln!("screen …");
         figures.extend(screening::run(time)?);
+    }
+    if what.wants(What::Bus) {
+        eprintln!("bus …");
+        let words = match &arguments.bus {
+            Some(command) => command.split_whitespace().map(str::to_owned).collect(),
+            None => vec![muster.program().display().to_string(), "bus".to_owned(), "serve".to_owned()],
+        };
+        figures.extend(bus::run(&words, folder, rounds, time)?);
     }
     if what.wants(What::Build) {
         eprintln!("build, twice from nothing …");

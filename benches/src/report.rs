@@ -44,6 +44,8 @@ pub(crate) struct Raw {
 pub(crate) enum Target {
     /// Measured over raw, at least.
     RatioAtLeast(f64),
+    /// The value itself, at least.
+    AtLeast(f64),
     /// The value itself, less than this.
     Below(f64),
     /// Shown for orientation.
@@ -103,6 +105,7 @@ impl Figure {
     fn judged(mut self) -> Self {
         self.met = match self.target {
             Target::RatioAtLeast(least) => Some(self.ratio.is_some_and(|ratio| ratio >= least)),
+            Target::AtLeast(least) => Some(self.measured.value >= least),
             Target::Below(most) => Some(self.measured.value < most),
             Target::Nothing => None,
         };
@@ -112,6 +115,7 @@ impl Figure {
     fn target_text(&self) -> String {
         match self.target {
             Target::RatioAtLeast(least) => format!("ratio >= {least}"),
+            Target::AtLeast(least) => format!(">= {least} {}", self.measured.unit),
             Target::Below(most) => format!("< {most} {}", self.measured.unit),
             Target::Nothing => "-".to_owned(),
         }

@@ -3,7 +3,8 @@
 
     fake_model.py --script STEPS.json --log REQUESTS.jsonl
 
-One listener answers the Messages API (`POST /v1/messages`, streamed or whole) and an MCP door (`POST /mcp`, JSON answers, no session).
+One listener answers the Messages API (`POST /v1/messages`, streamed or whole), the Responses API (`POST /v1/responses`, streamed), Gemini's
+(`POST …:generateContent` and `…:streamGenerateContent`) and an MCP door (`POST /mcp`, JSON answers, no session).
 Every request is one line of the log: {"door": "model"|"mcp"|"other", "method", "path", "headers", "body"}.
 Prints the port on standard output once it listens.
 
@@ -16,6 +17,9 @@ STEPS.json is a list; each model request that offers tools takes the next step, 
     {"drop": "middle"}                    the connection is closed in the middle of the streamed answer
     {"status": 400}                       an error answer of the API
     {"hang": 30}                          nothing is answered for so many seconds, then the connection is closed
+
+A step with "when": PATH is answered once that file is there, half a minute later at most. A tool of the Responses API may stand in a
+namespace: {"tool": "NAME", "namespace": "mcp__SERVER", ...}. The Responses API and Gemini's know text and tool steps only.
 """
 
 import argparse
@@ -38,6 +42,16 @@ TOOL = {
         "required": ["message_id", "body"],
     },
 }
+
+
+def filled(schema):
+    """Something of the shape that a schema asks for."""
+    if schema.get("enum"):
+        return schema["enum"][0]
+    kind = str(schema.get("type", "string")).lower()
+    if kind == "object":
+        return {name: filled(part) for name, part in schema.get("properties", {}).items()}
+    return {"array": [], "boolean": False, "integer": 1, "number": 1}.get(kind, "ok")
 
 
 class Script:
@@ -130,15 +144,28 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path.startswith("/v1/messages"):
             self.entry("model", body)
             self.model(body)
+        elif self.path.startswith("/v1/responses"):
+            self.entry("model", body)
+            self.openai(body)
+        elif self.path.split("?")[0].endswith(("generateContent", "streamGenerateContent")):
+            self.entry("model", body)
+            self.gemini(body)
         else:
             self.entry("other", body)
             self.answer(404, {"error": "nothing is here"})
 
+    def step(self, body):
+        """The step that answers a request, and its number."""
+        if not body.get("tools"):
+            return {"text": "ok"}, 0
+        step, number = self.server.script.next()
+        until = time.monotonic() + 30
+        while "when" in step and not os.path.exists(step["when"]) and time.monotonic() < until:
+            time.sleep(0.02)
+        return step, number
+
     def model(self, body):
-        if body.get("tools"):
-            step, number = self.server.script.next()
-        else:
-            step, number = {"text": "ok"}, 0
+        step, number = self.step(body)
         if "hang" in step:
             time.sleep(float(step["hang"]))
             return self.hang_up()
@@ -161,17 +188,64 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.answer(200, message)
 
-    def stream(self, message, block, stop, cut):
+    def openai(self, body):
+        step, number = self.step(body)
+        if "tool" in step:
+            item = {"type": "function_call", "id": "fc_%04d" % number, "call_id": "call_%04d" % number, "name": step["tool"],
+                    "arguments": json.dumps(step.get("input", {})), "status": "completed"}
+            if "namespace" in step:
+                item["namespace"] = step["namespace"]
+        else:
+            part = {"type": "output_text", "text": step.get("text", ""), "annotations": []}
+            item = {"type": "message", "id": "msg_%04d" % number, "role": "assistant", "status": "completed", "content": [part]}
+        answer = {"id": "resp_%04d" % number, "object": "response", "model": body.get("model", "scripted")}
+        usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2,
+                 "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        event, end = self.events()
+        event("response.created", response={**answer, "status": "in_progress", "output": []})
+        event("response.output_item.added", output_index=0, item=item)
+        event("response.output_item.done", output_index=0, item=item)
+        event("response.completed", response={**answer, "status": "completed", "output": [item], "usage": usage})
+        end()
+
+    def gemini(self, body):
+        step, _ = self.step(body)
+        schema = (body.get("generationConfig") or {}).get("responseJsonSchema") or (body.get("generationConfig") or {}).get("responseSchema")
+        if "tool" in step:
+            part = {"functionCall": {"name": step["tool"], "args": step.get("input", {})}}
+        elif schema and not body.get("tools"):
+            part = {"text": json.dumps(filled(schema))}
+        else:
+            part = {"text": step.get("text", "")}
+        answer = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
+                  "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}}
+        if "streamGenerateContent" not in self.path:
+            return self.answer(200, answer)
+        event, end = self.events()
+        event(None, **answer)
+        end()
+
+    def events(self):
+        """A stream of server-sent events: what sends one, and what ends it."""
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
 
         def event(kind, **fields):
-            data = ("event: %s\ndata: %s\n\n" % (kind, json.dumps({"type": kind, **fields}))).encode()
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+            data = json.dumps({"type": kind, **fields} if kind else fields)
+            text = "event: %s\ndata: %s\n\n" % (kind, data) if kind else "data: %s\n\n" % data
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(text.encode()), text.encode()))
             self.wfile.flush()
 
+        def end():
+            self.wfile.write(b"0\r\n\r\n")
+            self.wfile.flush()
+
+        return event, end
+
+    def stream(self, message, block, stop, cut):
+        event, end = self.events()
         event("message_start", message={**message, "content": [], "stop_reason": None})
         if block["type"] == "text":
             event("content_block_start", index=0, content_block={"type": "text", "text": ""})
@@ -186,8 +260,7 @@ class Handler(BaseHTTPRequestHandler):
         event("content_block_stop", index=0)
         event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage={"output_tokens": 1})
         event("message_stop")
-        self.wfile.write(b"0\r\n\r\n")
-        self.wfile.flush()
+        end()
 
     def mcp(self, call):
         method, number = call.get("method"), call.get("id")

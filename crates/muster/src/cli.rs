@@ -14,7 +14,7 @@ pub(crate) struct Cli {
     /// The folder that holds muster's database and settings (MUSTER_DATA_DIR)
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<std::path::PathBuf>,
-    /// The database, sqlite://PATH or postgres://… (MUSTER_DATABASE_URL)
+    /// The database, sqlite:///PATH or postgres://… (MUSTER_DATABASE_URL)
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) database_url: Option<String>,
     /// Print one JSON document on standard output
@@ -68,6 +68,12 @@ pub(crate) enum Command {
     /// Settings: what is in force, and what there is
     #[command(subcommand, after_help = "Example: muster config show")]
     Config(Config),
+    /// Choose how the coordination bus is shared and how agents are reached on this machine
+    #[command(after_help = "Example: muster init --transport tmux-push-remote")]
+    Init(Init),
+    /// The coordination bus: one room for every agent and person
+    #[command(subcommand, after_help = "Example: muster bus serve")]
+    Bus(Bus),
     /// Check the whole installation
     #[command(after_help = "Example: muster doctor --json")]
     Doctor,
@@ -88,6 +94,13 @@ pub(crate) enum Command {
     DemoChief,
 }
 
+impl Command {
+    /// Whether this process serves one agent on its standard streams and nothing else.
+    pub(crate) fn serves_one(&self) -> bool {
+        matches!(self, Self::Bus(Bus::Serve(_))) && std::env::var_os("AGENT_COORD_HTTP_PORT").is_none()
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Where to listen (MUSTER_LISTEN); port 0 picks one
@@ -96,6 +109,91 @@ pub(crate) struct Serve {
     /// The address people use, when it is not the listener's (MUSTER_PUBLIC_URL)
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
+}
+
+/// `muster init`.
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// The bus's directory (AGENT_COORD_DIR; default ~/agent-coord)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<std::path::PathBuf>,
+    /// native: only muster writes there; shared: the Node program may run beside it. Default: what is found
+    #[arg(long)]
+    pub(crate) mode: Option<BusMode>,
+    /// How agents of this machine are reached. Default: herdr inside herdr, else tmux-push-remote
+    #[arg(long)]
+    pub(crate) transport: Option<BusTransport>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum BusMode {
+    Native,
+    Shared,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum BusTransport {
+    Herdr,
+    TmuxPushRemote,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bus {
+    /// Serve the bus to an agent: MCP on standard input and output, or over HTTP when AGENT_COORD_HTTP_PORT is set
+    #[command(
+        after_help = "Example: claude mcp add --scope user agent-coord -- muster bus serve\nExample: AGENT_COORD_HTTP_PORT=8765 muster bus serve"
+    )]
+    Serve(BusServe),
+    /// Tokens of agents that come over HTTP
+    #[command(after_help = "Example: muster bus token add worker-2")]
+    Token {
+        /// The bus's directory (AGENT_COORD_DIR; default ~/agent-coord)
+        #[arg(long, global = true, value_name = "DIR")]
+        dir: Option<std::path::PathBuf>,
+        #[command(subcommand)]
+        command: BusToken,
+    },
+    /// Check the bus's directory; exit 0 healthy, 1 findings
+    #[command(after_help = "Example: muster bus doctor --fix")]
+    Doctor(BusDoctor),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BusServe {
+    /// The bus's directory (AGENT_COORD_DIR; default ~/agent-coord)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<std::path::PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BusDoctor {
+    /// The bus's directory (AGENT_COORD_DIR; default ~/agent-coord)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<std::path::PathBuf>,
+    /// Apply the safe, reversible repairs
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// Files over this many bytes are a finding
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_file_bytes: Option<u64>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BusToken {
+    /// Mint an agent's token, or a new one in place of its old one; prints it once
+    #[command(after_help = "Example: muster bus token add worker-2")]
+    Add {
+        /// The agent's id
+        agent: String,
+    },
+    /// List the agents that have a token, never the tokens
+    List,
+    /// Take an agent's token away
+    #[command(after_help = "Example: muster bus token revoke worker-2")]
+    Revoke {
+        /// The agent's id
+        agent: String,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -517,6 +517,10 @@ pub(crate) fn docs() -> String {
             variable.name, variable.default, variable.meaning
         );
     }
+    text.push_str("\n## The coordination bus\n\n`muster bus` reads these from the environment alone.\n\n| setting | default | meaning |\n|---|---|---|\n");
+    for (name, default, meaning) in crate::commands::bus::settings::VARIABLES {
+        let _ = writeln!(text, "| `{name}` | {default} | {meaning} |");
+    }
     text
 }
 

@@ -5,9 +5,24 @@ mod config;
 mod demo;
 mod output;
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+
+/// The names that muster answers to besides its own, each with the command it stands for.
+const NAMES: [(&str, &[&str]); 2] = [("agent-coord-mcp", &["bus", "serve"]), ("coord-token", &["bus", "token"])];
+
+/// The arguments as they would be spelled under muster's own name.
+fn called_by(mut args: Vec<OsString>) -> Vec<OsString> {
+    let name = args.first().map(Path::new).and_then(Path::file_name);
+    let stands_for = NAMES.iter().find(|(other, _)| name == Some(OsStr::new(other)));
+    if let Some((_, command)) = stands_for {
+        args.splice(0..1, std::iter::once("muster").chain(command.iter().copied()).map(OsString::from));
+    }
+    args
+}
 
 fn main() -> ExitCode {
     // What muster makes belongs to its user alone.
@@ -20,15 +35,17 @@ fn main() -> ExitCode {
         output::notice("muster: the TLS provider was installed twice");
         return ExitCode::FAILURE;
     }
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::parse_from(called_by(std::env::args_os().collect()));
     let json = cli.json;
     // Half the cores: the other half is SQLite's and Postgres's, which work whenever a request does. More threads than that wake each other.
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads((cores / 2).max(1))
-        .enable_all()
-        .build()
-    {
+    let mut builder = if cli.command.serves_one() {
+        // One agent's session: every thread more is memory and a start more.
+        tokio::runtime::Builder::new_current_thread()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+    };
+    let runtime = match builder.worker_threads((cores / 2).max(1)).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             output::notice(&format!(

@@ -8,6 +8,7 @@ mod guard;
 mod health;
 mod key;
 mod mcp_agent;
+pub mod mcp_bus;
 mod pages;
 mod plugin_v1;
 mod router;

@@ -4,18 +4,19 @@ use super::rust::{code_only, paths};
 use super::{Report, Tree};
 
 /// Each crate's folder and the crates of this repository that it may use. Development dependencies are free.
-const EDGES: [(&str, Ours); 11] = [
+const EDGES: [(&str, Ours); 12] = [
     ("crates/core", Ours::Only(&[])),
     ("crates/wire", Ours::Only(&["muster-core"])),
     ("crates/store", Ours::Only(&["muster-core"])),
     ("crates/runtime", Ours::Only(&["muster-core"])),
+    ("crates/bus", Ours::Only(&["muster-core"])),
     (
         "crates/app",
         Ours::Only(&["muster-core", "muster-store", "muster-runtime"]),
     ),
     (
         "crates/web",
-        Ours::Only(&["muster-core", "muster-app", "muster-wire"]),
+        Ours::Only(&["muster-core", "muster-app", "muster-bus", "muster-wire"]),
     ),
     ("crates/muster", Ours::Any),
     ("crates/testkit", Ours::Any),

@@ -1,6 +1,7 @@
 //! One file a command. Never a rule: each calls the app or a running server and prints.
 
 mod audit;
+pub(crate) mod bus;
 mod chief;
 mod config;
 mod connector;
@@ -37,6 +38,11 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Man => return output::bytes(&man::page()?),
         Command::Config(crate::cli::Config::Docs) => return output::line(crate::config::docs().trim_end()),
+        Command::Init(args) => return bus::init(args, cli.json),
+        Command::Bus(_) => {
+            let Command::Bus(command) = cli.command else { return Ok(()) };
+            return bus::run(command, cli.json).await;
+        }
         Command::DemoChief => return demo::chief::run().await,
         Command::DemoConnector(options) => return demo::connector::run(options.clone()).await,
         _ => {}
@@ -54,7 +60,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Audit(command) => audit::run(&config, command, json).await,
         Command::Config(_) => config::show(&config, json),
         Command::Doctor => doctor::run(&config, json).await,
-        Command::Completions { .. } | Command::Man | Command::DemoChief | Command::DemoConnector(_) => Ok(()),
+        Command::Init(_) | Command::Bus(_) | Command::Completions { .. } | Command::Man | Command::DemoChief | Command::DemoConnector(_) => Ok(()),
     }
 }
 

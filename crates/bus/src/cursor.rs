@@ -1,0 +1,116 @@
+//! What each agent has read: an index of entries for each source, in the files and under the names other programs use. Never moves past an entry that was not returned.
+
+use std::fs;
+
+use serde_json::{Map, Value};
+
+use crate::error::{BusError, failed};
+use crate::home::{self, Home};
+use crate::json::{self, Keep};
+use crate::names::{RoomName, SeatId};
+
+/// Where messages are read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// An agent's direct messages.
+    Inbox,
+    /// A channel.
+    Room(RoomName),
+    /// The status stream.
+    Status,
+}
+
+impl Source {
+    /// The log of this source, for this reader.
+    pub(crate) fn log(&self, seat: &SeatId) -> String {
+        match self {
+            Self::Inbox => home::inbox(seat),
+            Self::Room(room) => home::room(room),
+            Self::Status => home::STATUS.to_owned(),
+        }
+    }
+}
+
+/// One agent's cursors, with whatever else its file holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    fields: Map<String, Value>,
+    /// The file was there and said nothing: what was read is not known.
+    pub(crate) damaged: bool,
+}
+
+impl Cursor {
+    /// Reads an agent's cursors. The caller holds their lock when it means to write them.
+    ///
+    /// # Errors
+    /// A fault.
+    pub(crate) fn load(home: &Home, seat: &SeatId) -> Result<Self, BusError> {
+        Self::load_file(home, &home::cursor(seat))
+    }
+
+    /// The same by the name of the file, which other programs may have made.
+    pub(crate) fn load_file(home: &Home, name: &str) -> Result<Self, BusError> {
+        match json::read(home, name) {
+            Ok(fields) => Ok(Self {
+                fields: fields.unwrap_or_default(),
+                damaged: false,
+            }),
+            Err(BusError::Damaged(_)) => Ok(Self {
+                damaged: true,
+                ..Self::default()
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How many entries of `source` were read.
+    pub(crate) fn get(&self, source: &Source) -> Option<u64> {
+        let value = match source {
+            Source::Inbox => self.fields.get("inboxOffset"),
+            Source::Status => self.fields.get("statusOffset"),
+            Source::Room(room) if room.is_general() => self.fields.get("roomOffset"),
+            Source::Room(room) => self.fields.get("roomOffsets")?.get(room.as_str()),
+        };
+        let value = value?;
+        value.as_u64().or_else(|| {
+            // A number that no program writes: as good as none.
+            value.as_i64().map(|_| 0)
+        })
+    }
+
+    /// Notes how many entries of `source` were read.
+    pub(crate) fn set(&mut self, source: &Source, offset: u64) {
+        match source {
+            Source::Inbox => self.fields.insert("inboxOffset".to_owned(), offset.into()),
+            Source::Status => self.fields.insert("statusOffset".to_owned(), offset.into()),
+            Source::Room(room) if room.is_general() => {
+                self.fields.insert("roomOffset".to_owned(), offset.into())
+            }
+            Source::Room(room) => {
+                let rooms = self
+                    .fields
+                    .entry("roomOffsets")
+                    .or_insert_with(|| Value::Object(Map::new()));
+                if !rooms.is_object() {
+                    *rooms = Value::Object(Map::new());
+                }
+                rooms
+                    .as_object_mut()
+                    .and_then(|rooms| rooms.insert(room.as_str().to_owned(), offset.into()))
+            }
+        };
+    }
+
+    /// Writes an agent's cursors. The caller holds their lock.
+    ///
+    /// # Errors
+    /// A fault.
+    pub(crate) fn store(&self, home: &Home, seat: &SeatId) -> Result<(), BusError> {
+        self.store_file(home, &home::cursor(seat))
+    }
+
+    /// The same by the name of the file.
+    pub(crate) fn store_file(&self, home: &Home, name: &str) -> Result<(), BusError> {
+        json::write(home, name, &self.fields, Keep::Quickly)
+    }
+}

@@ -1,0 +1,40 @@
+//! The bus: one room for agents and people, in files that anyone can tail. Never needs a server, a database or a runtime of its own, and starts no program but git, to tell who wrote a document last.
+
+pub mod build_id;
+mod cursor;
+pub mod doctor;
+mod error;
+mod fresh;
+pub mod history;
+pub mod home;
+pub mod identity;
+mod index;
+mod json;
+mod known;
+mod last;
+pub mod limits;
+mod lock;
+mod log;
+mod message;
+mod names;
+pub mod post;
+pub mod prune;
+pub mod read;
+pub mod receipts;
+pub mod registry;
+pub mod rename;
+pub mod rooms;
+pub mod scopes;
+pub mod work;
+pub mod sessions;
+pub mod tokens;
+pub mod tools;
+pub mod transports;
+pub mod wait;
+
+pub use cursor::Source;
+pub use error::BusError;
+pub use home::{Home, Mode};
+pub use log::Entry;
+pub use message::{Kind, Message, SYSTEM, Status};
+pub use names::{MAX_NAME, RoomName, SeatId};

@@ -1,0 +1,83 @@
+//! Looking through a log without its lock, for whoever only reports. Never writes a byte: no lock file, no index, no repair.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use super::cut::Line;
+use super::{Log, entry, is_entry, walk};
+use crate::error::{BusError, failed};
+use crate::home::Home;
+
+/// What a log holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Scanned {
+    /// Lines that are entries.
+    pub(crate) entries: u64,
+    /// Bytes of an unfinished line at the end.
+    pub(crate) tail: u64,
+}
+
+/// Calls `each` with every finished line of a file and its number, counted from 1. An absent file has none.
+///
+/// # Errors
+/// A fault; also for what is no plain file: a link may lead out of the directory.
+pub(crate) fn scan(path: &Path, mut each: impl FnMut(u64, &Line<'_>)) -> Result<Scanned, BusError> {
+    let broke = |error| failed("read", path, error);
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_file() => {}
+        Ok(_) => return Err(broke(std::io::Error::other("it is no plain file"))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Scanned::default()),
+        Err(error) => return Err(broke(error)),
+    }
+    let file = File::open(path).map_err(broke)?;
+    let (mut entries, mut line_number) = (0, 0);
+    let end = walk(&file, path, 0, |bytes, begins, ends| {
+        line_number += 1;
+        let is_entry = is_entry(bytes);
+        let entry = is_entry.then(|| entry(bytes));
+        let line = Line {
+            bytes,
+            number: is_entry.then_some(entries),
+            entry: entry.as_ref(),
+            length: ends - begins,
+        };
+        each(line_number, &line);
+        entries += u64::from(is_entry);
+        Ok(true)
+    })?;
+    // A writer may add to it meanwhile: only what stood there at the end of the walk is looked at.
+    let size = file.metadata().map_err(broke)?.len();
+    Ok(Scanned {
+        entries,
+        tail: tail(&file, end, size).map_err(broke)?,
+    })
+}
+
+/// The bytes of the unfinished line that begins at `end`, if there is one and it is still unfinished.
+fn tail(file: &File, end: u64, size: u64) -> std::io::Result<u64> {
+    let length = size.saturating_sub(end);
+    let mut last = [0_u8];
+    if length == 0 || file.read_at(&mut last, size - 1)? == 0 || last == [b'\n'] {
+        return Ok(0);
+    }
+    Ok(length)
+}
+
+/// Opens a log for whoever cleans up. `None` when it is absent.
+///
+/// # Errors
+/// [`BusError::Held`], a fault; also for what is no plain file: a link may lead out of the directory.
+pub(crate) fn open_plain<'h>(home: &'h Home, log: &str) -> Result<Option<Log<'h>>, BusError> {
+    let path = home.path(log);
+    match fs::symlink_metadata(&path) {
+        Ok(meta) if meta.is_file() => Log::open_existing(home, log),
+        Ok(_) => Err(failed(
+            "clean",
+            &path,
+            std::io::Error::other("it is no plain file"),
+        )),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("read", &path, error)),
+    }
+}

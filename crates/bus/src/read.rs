@@ -1,0 +1,208 @@
+//! Reading: what is new for an agent, at the cost of what is new. Never moves a cursor past an entry that was neither returned nor its reader's own.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use crate::cursor::{Cursor, Source};
+use crate::error::BusError;
+use crate::history::{self, History};
+use crate::home::{self, Home};
+use crate::limits::{MAX_READ, ROOM_READ};
+use crate::lock;
+use crate::log::{self, Entry, Log};
+use crate::message;
+use crate::names::SeatId;
+use crate::rooms;
+
+/// Most bytes of messages that one read of an inbox returns; the rest stays unread and is told of.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Most messages that one digest stands for; what is older stays in the channel's file.
+const MAX_DIGEST: usize = 10_000;
+
+/// How to read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Want {
+    /// Most entries to return, 1 to 500. Channels and the status stream return the newest 50 without it, an inbox all.
+    pub limit: Option<usize>,
+    /// Leaves the cursor.
+    pub peek: bool,
+    /// Only entries written after this moment, in milliseconds. The cursor then passes only what was returned before the first entry that
+    /// was not.
+    pub since: Option<i64>,
+}
+
+/// What was read.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Batch {
+    /// Oldest first, as they stand in the file.
+    pub messages: Vec<Entry>,
+    /// Unread when the read began, this agent's own posts not counted.
+    pub total_new: usize,
+    /// Messages in this batch.
+    pub returned: usize,
+    /// Messages that stay unread.
+    pub remaining: usize,
+    /// What a channel read left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
+    /// What the reader should know about its cursor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
+}
+
+const PAST_END: &str = "the cursor stood past the end of the file, so what is still in the file is returned again";
+const UNREADABLE: &str = "the cursor file could not be read, so what is still in the file is returned again";
+
+/// Reads what is new for `seat` and, unless it only peeks, notes that it was read.
+///
+/// # Errors
+/// [`BusError::NoRoom`], a limit out of range, [`BusError::Held`], a fault. The cursor stands as it did then.
+pub fn read(home: &Home, seat: &SeatId, source: &Source, want: Want) -> Result<Batch, BusError> {
+    if want.limit.is_some_and(|limit| limit == 0 || limit > MAX_READ) {
+        return Err(BusError::Argument("limit must be a number from 1 to 500"));
+    }
+    if let Source::Room(room) = source
+        && !rooms::exists(home, room)?
+    {
+        return Err(BusError::NoRoom(room.clone()));
+    }
+    let log = Log::open(home, &source.log(seat))?;
+    let _held = lock::lock(home, &home::cursor(seat))?;
+    let mut cursor = Cursor::load(home, seat)?;
+    let (first, note) = start(&cursor, source, log.entries());
+    let (batch, read_to) = match source {
+        Source::Inbox => inbox(&log, first, want)?,
+        Source::Room(room) => stream(&log, seat, &format!("room {room}"), first, want)?,
+        Source::Status => stream(&log, seat, "status", first, want)?,
+    };
+    if !want.peek && (read_to != first || note.is_some() || cursor.get(source).is_none()) {
+        cursor.set(source, read_to);
+        cursor.store(home, seat)?;
+    }
+    Ok(Batch { note, ..batch })
+}
+
+/// How many entries an agent has not read, its own posts not counted. Never moves a cursor.
+///
+/// # Errors
+/// [`BusError::Held`], a fault.
+pub fn unread(home: &Home, seat: &SeatId, source: &Source) -> Result<usize, BusError> {
+    let Some(log) = Log::open_existing(home, &source.log(seat))? else {
+        return Ok(0);
+    };
+    let cursor = Cursor::load(home, seat)?;
+    let (first, _) = start(&cursor, source, log.entries());
+    if *source == Source::Inbox {
+        return Ok(usize::try_from(log.entries() - first).unwrap_or(usize::MAX));
+    }
+    let mut count = 0;
+    log.read(first, |_, entry| {
+        count += usize::from(!own(&entry, seat));
+        true
+    })?;
+    Ok(count)
+}
+
+/// How many entries a source holds.
+///
+/// # Errors
+/// [`BusError::Held`], a fault.
+pub fn depth(home: &Home, seat: &SeatId, source: &Source) -> Result<u64, BusError> {
+    Ok(Log::open_existing(home, &source.log(seat))?.map_or(0, |log| log.entries()))
+}
+
+/// The first unread entry. Where nothing true is known of what was read, everything is: a second delivery is told of, a lost one is not.
+fn start(cursor: &Cursor, source: &Source, entries: u64) -> (u64, Option<&'static str>) {
+    if cursor.damaged {
+        return (0, Some(UNREADABLE));
+    }
+    match cursor.get(source) {
+        Some(offset) if offset <= entries => (offset, None),
+        Some(_) => (0, Some(PAST_END)),
+        None => (0, None),
+    }
+}
+
+fn own(entry: &Entry, seat: &SeatId) -> bool {
+    let sender = message::field(entry, "from").or_else(|| message::field(entry, "agentId"));
+    sender == Some(seat.as_str())
+}
+
+fn wanted(entry: &Entry, want: Want) -> bool {
+    want.since.is_none_or(|since| message::ts(entry) > since)
+}
+
+/// All of it, oldest first, as far as the limits go.
+fn inbox(log: &Log<'_>, first: u64, want: Want) -> Result<(Batch, u64), BusError> {
+    let limit = want.limit.unwrap_or(usize::MAX);
+    let mut messages = Vec::new();
+    let (mut bytes, mut read_to, mut gap) = (0, first, false);
+    log.read_lines(first, |number, line| {
+        if messages.len() >= limit || bytes >= MAX_BYTES {
+            return false;
+        }
+        let entry = log::entry(line);
+        if wanted(&entry, want) {
+            bytes += line.len();
+            messages.push(entry);
+        } else {
+            gap = true;
+        }
+        if !gap {
+            read_to = number + 1;
+        }
+        true
+    })?;
+    let new = usize::try_from(log.entries() - first).unwrap_or(usize::MAX);
+    let left = usize::try_from(log.entries() - read_to).unwrap_or(usize::MAX);
+    Ok((batch(messages, new, left, None), read_to))
+}
+
+/// The newest of it, and a digest of what is older.
+fn stream(
+    log: &Log<'_>,
+    seat: &SeatId,
+    name: &str,
+    first: u64,
+    want: Want,
+) -> Result<(Batch, u64), BusError> {
+    let limit = want.limit.unwrap_or(ROOM_READ);
+    let (mut older, mut messages) = (VecDeque::new(), VecDeque::new());
+    let (mut new, mut passed, mut read_to, mut gap) = (0, 0, first, false);
+    log.read(first, |number, entry| {
+        let mine = own(&entry, seat);
+        new += usize::from(!mine);
+        if !mine && wanted(&entry, want) {
+            messages.push_back(entry);
+            if messages.len() > limit {
+                older.extend(messages.pop_front());
+            }
+            if older.len() > MAX_DIGEST {
+                older.pop_front();
+            }
+        } else if !mine {
+            gap = true;
+        }
+        if !gap {
+            read_to = number + 1;
+            passed = new;
+        }
+        true
+    })?;
+    let left = new - passed;
+    let history = history::keep(log.home(), seat, name, older.into())?;
+    Ok((batch(messages.into(), new, left, history), read_to))
+}
+
+fn batch(messages: Vec<Entry>, total_new: usize, remaining: usize, history: Option<History>) -> Batch {
+    Batch {
+        returned: messages.len(),
+        messages,
+        total_new,
+        remaining,
+        history,
+        note: None,
+    }
+}

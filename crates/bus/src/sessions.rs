@@ -1,0 +1,280 @@
+//! The bus connections that are open and whom each is bound to: one file each in `sessions/`. Never takes a process for another that once had its number.
+
+use std::fs;
+use std::io::ErrorKind;
+
+use nix::errno::Errno;
+use nix::sys::signal;
+use nix::unistd::Pid;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use crate::fresh;
+use crate::error::{BusError, failed};
+use crate::home::{self, Home};
+use crate::json::{self, Keep};
+use crate::lock;
+use crate::names::SeatId;
+
+/// The folder, whose lock stands for every file in it: one lock file for each connection there ever was would be many.
+pub(crate) const FOLDER: &str = "sessions";
+
+/// How a connection reached us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Link {
+    /// A process of its own on its standard streams.
+    Stdio,
+    /// One of many in an HTTP server.
+    Http,
+}
+
+impl Link {
+    /// Its word in the marker.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// One connection that is bound to an agent, as its file says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionMarker {
+    /// Whom it acts as.
+    pub agent_id: String,
+    /// The process that serves it.
+    pub pid: u32,
+    /// When that process began, in the kernel's ticks since it booted: a number that comes again is told from the first one by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid_start: Option<u64>,
+    /// Milliseconds since 1970; 0 when another program wrote a time of another kind.
+    #[serde(default, deserialize_with = "millis")]
+    pub started_at: i64,
+    /// `stdio` or `http`.
+    #[serde(default)]
+    pub transport: String,
+    /// How it came to be bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub how: Option<String>,
+    /// Somebody passed `force:true` to take an id that was live, or of which it could not be told.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub forced: bool,
+    /// What other programs keep here.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// A time in milliseconds. Anything else is none: what it says decides nothing.
+pub(crate) fn millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(value.as_i64().or_else(|| value.as_f64().map(whole)).unwrap_or(0))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a float cast saturates, and a nonsense time stays nonsense"
+)]
+fn whole(ms: f64) -> i64 {
+    ms as i64
+}
+
+impl SessionMarker {
+    /// The marker of a connection that this process serves.
+    pub(crate) fn here(home: &Home, seat: &SeatId, link: Link) -> Self {
+        let pid = std::process::id();
+        Self {
+            agent_id: seat.as_str().to_owned(),
+            pid,
+            pid_start: start_of(pid),
+            started_at: home.now(),
+            transport: link.as_str().to_owned(),
+            how: None,
+            forced: false,
+            more: Map::new(),
+        }
+    }
+
+    /// Whether the process that serves it still runs.
+    pub fn alive(&self) -> bool {
+        running(self.pid, self.pid_start)
+    }
+}
+
+/// One file of the folder and what it says, or what is wrong with it.
+#[derive(Debug)]
+pub struct Found {
+    /// The connection: the file's name without its ending.
+    pub id: String,
+    /// What stands in it.
+    pub marker: Result<SessionMarker, BusError>,
+}
+
+/// A new name for a connection.
+///
+/// # Errors
+/// A fault, when the system gives no randomness.
+pub fn new_id() -> Result<String, BusError> {
+    fresh::id()
+}
+
+fn file(id: &str) -> String {
+    format!("{FOLDER}/{id}.json")
+}
+
+/// Writes the marker of a connection, or replaces it.
+///
+/// # Errors
+/// [`BusError::Held`], a fault.
+pub fn mark(home: &Home, id: &str, marker: &SessionMarker) -> Result<(), BusError> {
+    plain(id)?;
+    home::make_folder(&home.path(FOLDER))?;
+    let _held = lock::lock(home, FOLDER)?;
+    json::write(home, &file(id), marker, Keep::Quickly)
+}
+
+/// Removes the marker of a connection that ended. Answers whether there was one.
+///
+/// # Errors
+/// [`BusError::Held`], a fault.
+pub fn unmark(home: &Home, id: &str) -> Result<bool, BusError> {
+    plain(id)?;
+    let path = home.path(&file(id));
+    let _held = lock::lock(home, FOLDER)?;
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(failed("remove", &path, error)),
+    }
+}
+
+/// Writes the new id of its agent into the marker of a connection, if it has one.
+pub(crate) fn rename(home: &Home, id: &str, new: &SeatId) -> Result<(), BusError> {
+    let _held = lock::lock(home, FOLDER)?;
+    let Some(mut marker) = json::read::<SessionMarker>(home, &file(id))? else {
+        return Ok(());
+    };
+    marker.agent_id = new.as_str().to_owned();
+    json::write(home, &file(id), &marker, Keep::Quickly)
+}
+
+/// A name of ours or of another program's, and no path.
+fn plain(id: &str) -> Result<(), BusError> {
+    let plain = !id.is_empty()
+        && id.len() <= 64
+        && !id.starts_with('.')
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+    if plain {
+        Ok(())
+    } else {
+        Err(BusError::Argument(
+            "a session's name is 1 to 64 letters, digits, '-', '_' and '.'",
+        ))
+    }
+}
+
+/// Every file of the folder, with what is wrong with it if something is.
+///
+/// # Errors
+/// A fault, when the folder cannot be read.
+pub fn all(home: &Home) -> Result<Vec<Found>, BusError> {
+    let mut found = Vec::new();
+    for id in stems(home, FOLDER)? {
+        let name = file(&id);
+        let marker = match json::read(home, &name) {
+            Ok(Some(marker)) => Ok(marker),
+            // It ended between the two looks.
+            Ok(None) => continue,
+            Err(error) => Err(error),
+        };
+        found.push(Found { id, marker });
+    }
+    Ok(found)
+}
+
+/// The connections whose process runs.
+///
+/// # Errors
+/// [`BusError::Damaged`] or a fault when a single marker cannot be read: whose it is cannot be told, so nothing is concluded.
+pub fn live(home: &Home) -> Result<Vec<(String, SessionMarker)>, BusError> {
+    let mut live = Vec::new();
+    for found in all(home)? {
+        let marker = found.marker?;
+        if marker.alive() {
+            live.push((found.id, marker));
+        }
+    }
+    Ok(live)
+}
+
+/// The markers that a process left behind when it was killed. Those that cannot be read are not among them.
+///
+/// # Errors
+/// A fault, when the folder cannot be read.
+pub fn leftovers(home: &Home) -> Result<Vec<(String, SessionMarker)>, BusError> {
+    let dead = |found: Found| {
+        let marker = found.marker.ok()?;
+        (!marker.alive()).then_some((found.id, marker))
+    };
+    Ok(all(home)?.into_iter().filter_map(dead).collect())
+}
+
+/// The names of the `.json` files of a folder, without their ending, in order. A folder that is absent has none.
+pub(crate) fn stems(home: &Home, folder: &str) -> Result<Vec<String>, BusError> {
+    let path = home.path(folder);
+    let entries = match fs::read_dir(&path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed("read", &path, error)),
+    };
+    let mut stems = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| failed("read", &path, error))?;
+        let name = entry.file_name();
+        if let Some(stem) = name.to_str().and_then(|name| name.strip_suffix(".json")) {
+            stems.push(stem.to_owned());
+        }
+    }
+    stems.sort();
+    Ok(stems)
+}
+
+/// When a process began, in the kernel's ticks since it booted. `None` when there is none, when it has ended and only waits to be collected,
+/// or when the system does not say.
+pub fn start_of(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in brackets, which may hold spaces and brackets itself.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    // The state is field 3; the start is field 22.
+    fields.nth(18)?.parse().ok()
+}
+
+/// Whether a process runs and, where its start was noted, is still the same. Where the system hides other users' processes, one that exists
+/// counts as running: an id is rather protected once too often.
+pub fn running(pid: u32, start: Option<u64>) -> bool {
+    let Some(number) = i32::try_from(pid).ok().filter(|number| *number > 0) else {
+        return false;
+    };
+    match (start_of(pid), start) {
+        (Some(now), Some(then)) => now == then,
+        (Some(_), None) => true,
+        (None, _) if fs::exists(format!("/proc/{pid}/stat")).unwrap_or(false) => false,
+        (None, _) => signal::kill(Pid::from_raw(number), None) != Err(Errno::ESRCH),
+    }
+}

@@ -1,0 +1,256 @@
+//! The tools of the MCP server `agent-coord`: names, arguments and answers of the text. Never speaks MCP itself and never runs a task: whoever serves it does.
+
+mod args;
+mod keeping;
+mod panes;
+mod seats;
+mod specs;
+mod talking;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::error::BusError;
+use crate::home::Home;
+use crate::identity::{Ask, Session};
+use crate::names::SeatId;
+use crate::transports::{Configured, Panes};
+use crate::wait::Watch;
+
+pub use specs::{Spec, all, exists};
+pub use talking::Waiting;
+
+/// The tools of one process on one directory. Cloning shares them.
+#[derive(Clone)]
+pub struct Tools {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    home: Home,
+    watch: Watch,
+    transport: Configured,
+    place: Place,
+}
+
+/// Where this process runs, as far as answers and claims need it.
+#[derive(Debug, Clone, Default)]
+pub struct Place {
+    /// The panes it runs in. A daemon has none: its callers run elsewhere.
+    pub panes: Panes,
+}
+
+impl Place {
+    fn in_tmux(&self) -> bool {
+        self.panes.tmux().is_some()
+    }
+}
+
+/// Who makes a call, as far as the door knows.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// The agent whose token came with it.
+    pub seat: Option<SeatId>,
+    /// Under the token that all share: what tells callers of one machine from those of another.
+    pub client: Option<String>,
+}
+
+/// What a call came to.
+pub enum Called {
+    /// It is done.
+    Done(Answer),
+    /// It waits for a message; whoever serves it waits, and asks again.
+    Wait(Box<Waiting>),
+}
+
+impl From<Said> for Called {
+    fn from(said: Said) -> Self {
+        Self::Done(Answer::of(said))
+    }
+}
+
+impl From<Result<Waiting, BusError>> for Called {
+    fn from(begun: Result<Waiting, BusError>) -> Self {
+        match begun {
+            Ok(waiting) => Self::Wait(Box::new(waiting)),
+            Err(error) => Self::Done(Answer::of(Err(error))),
+        }
+    }
+}
+
+/// A tool's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// `ok`, and what the tool says; on `ok: false`, `error` and `code`.
+    pub body: Map<String, Value>,
+    /// Something broke, or the arguments cannot be read: the protocol's own mark. A refusal is an answer like others.
+    pub failed: bool,
+}
+
+impl Answer {
+    pub(crate) fn of(result: Result<Map<String, Value>, BusError>) -> Self {
+        match result {
+            Ok(body) => Self::ok(body),
+            Err(error) => {
+                if error.is_fault() {
+                    tracing::error!(error = %error.chain(), "a tool of the bus failed");
+                }
+                Self::not_ok(error.to_string(), error.code(), error.is_fault())
+            }
+        }
+    }
+
+    fn ok(mut body: Map<String, Value>) -> Self {
+        body.entry("ok").or_insert(Value::Bool(true));
+        Self { body, failed: false }
+    }
+
+    fn not_ok(error: String, code: &'static str, failed: bool) -> Self {
+        let mut body = Map::new();
+        body.insert("ok".to_owned(), false.into());
+        body.insert("error".to_owned(), error.into());
+        body.insert("code".to_owned(), code.into());
+        Self { body, failed }
+    }
+
+    /// Arguments that are not this tool's.
+    fn unread(error: &serde_json::Error) -> Self {
+        Self::not_ok(
+            format!("invalid arguments: {}; nothing was done", muster_core::text::terminal(&error.to_string())),
+            "invalid_arguments",
+            true,
+        )
+    }
+}
+
+impl Tools {
+    /// The tools on `home`.
+    pub fn new(home: Home, transport: Configured, place: Place) -> Self {
+        let watch = Watch::new(&home);
+        Self {
+            inner: Arc::new(Inner {
+                home,
+                watch,
+                transport,
+                place,
+            }),
+        }
+    }
+
+    /// The directory.
+    pub fn home(&self) -> &Home {
+        &self.inner.home
+    }
+
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.inner.watch
+    }
+
+    pub(crate) fn transport(&self) -> &Configured {
+        &self.inner.transport
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.inner.place
+    }
+
+    /// Calls a tool. Blocks for as long as its files take; only [`Called::Wait`] leaves something to wait for.
+    pub fn call(
+        &self,
+        session: &Session,
+        caller: &Caller,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Called {
+        let call = Call {
+            tools: self,
+            session,
+            caller,
+        };
+        specs::act(&call, name, arguments)
+    }
+}
+
+/// One call.
+pub(crate) struct Call<'c> {
+    pub(crate) tools: &'c Tools,
+    session: &'c Session,
+    caller: &'c Caller,
+}
+
+/// What a tool says: a JSON object.
+pub(crate) type Said = Result<Map<String, Value>, BusError>;
+
+impl<'c> Call<'c> {
+    pub(crate) fn home(&self) -> &'c Home {
+        self.tools.home()
+    }
+
+    /// Does `act` as `id`, if this session may act as that agent. A session that is nobody yet becomes that agent when the act succeeds.
+    pub(crate) fn acting<T>(
+        &self,
+        id: &str,
+        act: impl FnOnce(&SeatId) -> Result<T, BusError>,
+    ) -> Result<T, BusError> {
+        let seat = SeatId::parse(id)?;
+        self.claiming(Ask::of(&seat), act)
+    }
+
+    /// The same, with what proves that the id is the caller's.
+    pub(crate) fn claiming<T>(
+        &self,
+        ask: Ask<'_>,
+        act: impl FnOnce(&SeatId) -> Result<T, BusError>,
+    ) -> Result<T, BusError> {
+        if let Some(bearer) = &self.caller.seat
+            && bearer != ask.seat
+        {
+            return Err(BusError::Bound {
+                bound: bearer.clone(),
+                claimed: ask.seat.clone(),
+            });
+        }
+        let claim = self.session.claim(Ask {
+            bearer: self.caller.seat.is_some(),
+            client: self.caller.client.as_deref(),
+            ..ask
+        })?;
+        let done = act(ask.seat)?;
+        claim.commit();
+        Ok(done)
+    }
+
+    pub(crate) fn session(&self) -> &'c Session {
+        self.session
+    }
+}
+
+/// Reads arguments.
+pub(crate) fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Answer> {
+    serde_json::from_value(Value::Object(arguments)).map_err(|error| Answer::unread(&error))
+}
+
+/// A JSON object of something that is one.
+pub(crate) fn said(value: &impl Serialize) -> Said {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(body)) => Ok(body),
+        Ok(other) => Ok(Map::from_iter([("result".to_owned(), other)])),
+        Err(error) => Err(BusError::Fault(
+            muster_core::Fault::other("an answer could not be written as JSON").because(error),
+        )),
+    }
+}
+
+/// A JSON object of a few fields.
+macro_rules! object {
+    ($($name:literal: $value:expr),* $(,)?) => {
+        match serde_json::json!({$($name: $value),*}) {
+            serde_json::Value::Object(body) => body,
+            _ => serde_json::Map::new(),
+        }
+    };
+}
+pub(crate) use object;

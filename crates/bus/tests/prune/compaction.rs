@@ -1,0 +1,155 @@
+use super::*;
+use muster_bus::limits::Limits;
+
+fn small() -> Bus {
+    Bus::with(Limits {
+        room: Bound { max: 20, keep: 10 },
+        status: Bound { max: 20, keep: 10 },
+    })
+}
+
+fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|number| number.to_string()).collect()
+}
+
+// spec: STO-047 STO-049 STO-053
+#[test]
+fn a_channel_over_a_thousand_is_cut_to_five_hundred_and_the_status_stream_at_twice_that() {
+    let bus = Bus::with(Limits::default());
+    for number in 0..1_000 {
+        bus.post("general", &number.to_string(), None);
+        bus.post("seo", &number.to_string(), None);
+    }
+    assert!(!bus.has("archive"));
+    for (name, live, archive) in [
+        ("general", "room.jsonl", "archive/rooms/general.jsonl"),
+        ("seo", "rooms/seo.jsonl", "archive/rooms/seo.jsonl"),
+    ] {
+        bus.post(name, "1000", None);
+        assert_eq!(bus.texts(live), numbers(501..1_001));
+        assert_eq!(bus.texts(archive), numbers(0..501));
+    }
+    let seat = bus.join("ann");
+    for number in 0..2_001 {
+        assert!(!bus.has("archive/status.jsonl"));
+        post::status(&bus.home, &seat, &number.to_string(), None).unwrap();
+    }
+    assert_eq!(bus.texts("status.jsonl"), numbers(1_001..2_001));
+    assert_eq!(bus.texts("archive/status.jsonl"), numbers(0..1_001));
+}
+
+// spec: STO-048 STO-050 STO-054
+#[test]
+fn the_limits_can_be_set_and_those_that_make_no_sense_are_told_of() {
+    let of = |pairs: &[(&str, &str)]| {
+        let value = |name: &str| {
+            pairs
+                .iter()
+                .find(|(other, _)| *other == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        Limits::of(value)
+    };
+    let (limits, said) = of(&[
+        ("AGENT_COORD_ROOM_MAX", "20"),
+        ("AGENT_COORD_ROOM_KEEP", "10"),
+        ("AGENT_COORD_STATUS_MAX", "8"),
+        ("AGENT_COORD_STATUS_KEEP", "4"),
+    ]);
+    assert_eq!(said, [""; 0]);
+    let bus = Bus::with(limits);
+    let seat = bus.join("ann");
+    for number in 0..21 {
+        bus.post("general", &number.to_string(), None);
+        post::status(&bus.home, &seat, &number.to_string(), None).unwrap();
+    }
+    assert_eq!(bus.texts("room.jsonl"), numbers(11..21));
+    assert_eq!(bus.texts("status.jsonl").last().unwrap(), "20");
+    assert!(bus.texts("status.jsonl").len() <= 8);
+    for nonsense in [
+        ("10", "10"),
+        ("10", "20"),
+        ("many", "10"),
+        ("20", "-1"),
+        ("20", "0"),
+        ("", "5"),
+    ] {
+        let (limits, said) = of(&[
+            ("AGENT_COORD_ROOM_MAX", nonsense.0),
+            ("AGENT_COORD_ROOM_KEEP", nonsense.1),
+        ]);
+        assert_eq!(limits, Limits::default(), "{nonsense:?}");
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("AGENT_COORD_ROOM_MAX") && said[0].contains("1000"));
+    }
+}
+
+// spec: STO-051 STO-052 STO-053
+#[test]
+fn a_fresh_decision_outlives_the_cut_and_an_old_one_does_not() {
+    let bus = small();
+    bus.post("general", "old decision", Some(Kind::Decision));
+    bus.days(31);
+    bus.post("general", "fresh decision", Some(Kind::Decision));
+    for number in 0..19 {
+        bus.post("general", &number.to_string(), None);
+    }
+    let live = bus.texts("room.jsonl");
+    assert_eq!(live[0], "fresh decision");
+    assert!(!live.contains(&"old decision".to_owned()));
+    let archived = bus.texts("archive/rooms/general.jsonl");
+    assert_eq!(archived[0], "old decision");
+    // But for the decision in between, archive and channel are what was written, in that order.
+    let mut all = archived;
+    all.extend(live.into_iter().filter(|text| text != "fresh decision"));
+    assert_eq!(
+        all,
+        ["old decision".to_owned()]
+            .into_iter()
+            .chain(numbers(0..19))
+            .collect::<Vec<_>>()
+    );
+}
+
+// spec: STO-034
+#[test]
+fn a_reader_in_the_middle_gets_only_what_is_new_to_it_when_the_channel_is_cut() {
+    for read in 0..20_u32 {
+        let bus = small();
+        for number in 0..read {
+            bus.post("general", &number.to_string(), None);
+        }
+        let source = Source::Room(room("general"));
+        bus.read("bob", &source);
+        for number in read..21 {
+            bus.post("general", &number.to_string(), None);
+        }
+        assert_eq!(bus.texts("room.jsonl").len(), 10);
+        let texts: Vec<String> = bus
+            .read("bob", &source)
+            .messages
+            .iter()
+            .map(|entry| entry["text"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(texts, numbers(read.max(11)..21), "read {read}");
+        assert_eq!(bus.read("bob", &source).returned, 0);
+        bus.post("general", "later", None);
+        assert_eq!(bus.read("bob", &source).returned, 1);
+    }
+}
+
+// spec: STO-035
+#[test]
+fn a_cursor_past_the_end_hides_no_later_message() {
+    let bus = Bus::new();
+    bus.join("bob");
+    bus.send("bob", "before");
+    bus.write("cursors/bob.json", "{\"inboxOffset\":1000000000}");
+    bus.send("bob", "after");
+    let batch = bus.read("bob", &Source::Inbox);
+    assert!(batch.messages.iter().any(|entry| entry["text"] == "after"));
+    assert!(batch.note.is_some());
+    bus.send("bob", "later");
+    let batch = bus.read("bob", &Source::Inbox);
+    assert_eq!((batch.returned, batch.note), (1, None));
+}

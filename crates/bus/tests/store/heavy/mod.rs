@@ -1,0 +1,5 @@
+//! Suites that start and kill processes, fill disks and take their time. One at a time.
+
+mod disk;
+mod many;
+mod shared;

@@ -1,0 +1,20 @@
+//! The coordination bus from outside: the real program on standard streams and over HTTP, its real files. Never calls a function of the bus's.
+#![cfg(test)]
+
+mod daemon;
+mod files;
+mod hostile;
+mod identity;
+mod keeping;
+mod panes;
+mod protocol;
+mod reading;
+mod rename;
+mod restart;
+mod rooms;
+mod seats;
+mod suite;
+mod support;
+mod talking;
+mod tokens;
+mod waiting;

@@ -1,0 +1,173 @@
+//! The one check of a bus bearer: a token of one agent, or the one that all share. Never says whose a token is, and never logs one.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use muster_bus::tokens::Tokens;
+use muster_bus::tools::Caller;
+use muster_bus::{BusError, Home};
+use muster_core::{Secret, TokenHash, secret};
+
+use super::{Daemon, gate};
+
+/// Who may come in. Cloning shares it.
+#[derive(Clone)]
+pub struct Bearers {
+    home: Home,
+    state: Arc<Mutex<Held>>,
+    shared: Option<TokenHash>,
+}
+
+struct Held {
+    /// `None` while there is no `tokens.json`: then the shared token counts.
+    tokens: Option<Tokens>,
+    /// The file that was read, so that a rename of an agent by another process is noticed.
+    seen: Option<Seen>,
+}
+
+type Seen = (u64, u64, i64, i64);
+
+impl Bearers {
+    /// Reads `tokens.json`. `shared` counts only while there is none.
+    ///
+    /// # Errors
+    /// [`BusError`]: a map that is malformed lets nobody in, and nobody is let in by half of it.
+    pub fn load(home: &Home, shared: Option<&Secret>) -> Result<Self, BusError> {
+        let seen = seen(home);
+        let tokens = Tokens::load(home)?;
+        Ok(Self {
+            home: home.clone(),
+            state: Arc::new(Mutex::new(Held { tokens, seen })),
+            shared: shared.map(|token| TokenHash::of(token.expose())),
+        })
+    }
+
+    /// Whether there is a map of agents to tokens.
+    pub fn has_tokens(&self) -> bool {
+        self.lock().tokens.is_some()
+    }
+
+    /// Reads the map again. One that cannot be read changes nothing: a typing error must not turn every agent away.
+    ///
+    /// # Errors
+    /// [`BusError`]; the last good map holds.
+    pub fn reload(&self) -> Result<(), BusError> {
+        let now = seen(&self.home);
+        let mut state = self.lock();
+        // Also after a failure: what cannot be read is complained of once and not at every request.
+        state.seen = now;
+        let tokens = Tokens::load(&self.home)?;
+        if tokens.is_none() && state.tokens.is_some() {
+            // A map that is gone lets nobody in, rather than everybody who knows the shared token.
+            tracing::warn!("tokens.json is gone; no token is accepted until it is back or the bus is started anew");
+            state.tokens = Some(Tokens::default());
+        } else {
+            state.tokens = tokens;
+        }
+        Ok(())
+    }
+
+    fn caller(&self, bearer: &str, peer: Option<IpAddr>) -> Option<Caller> {
+        if self.lock().seen != seen(&self.home)
+            && let Err(error) = self.reload()
+        {
+            tracing::error!(error = %error.chain(), "tokens.json could not be read; the tokens that were read before still count");
+        }
+        match &self.lock().tokens {
+            Some(tokens) => tokens.find(bearer).map(|seat| Caller {
+                seat: Some(seat),
+                client: None,
+            }),
+            None => self
+                .shared
+                .as_ref()
+                .is_some_and(|shared| secret::same(shared.as_str(), TokenHash::of(bearer).as_str()))
+                .then(|| Caller {
+                    seat: None,
+                    client: peer.map(|peer| client(bearer, peer)),
+                }),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What tells one machine's sessions under the shared token from another's, in a form that shows neither.
+fn client(bearer: &str, peer: IpAddr) -> String {
+    let mut print = secret::sha256_hex(format!("bus client\0{peer}\0{bearer}").as_bytes());
+    print.truncate(16);
+    print
+}
+
+fn seen(home: &Home) -> Option<Seen> {
+    let meta = fs::metadata(home.root().join("tokens.json")).ok()?;
+    Some((meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))
+}
+
+/// Lets a request with a good bearer through, with its [`Caller`] as an extension.
+pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    let Some(caller) = bearer(request.headers()).and_then(|bearer| daemon.bearers.caller(bearer, peer)) else {
+        let challenge = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))];
+        return (
+            StatusCode::UNAUTHORIZED,
+            challenge,
+            "this door takes a bus token: Authorization: Bearer tk_…; nothing was done\n",
+        )
+            .into_response();
+    };
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+/// Turns away what a page of another site sends, and what was sent to a name that is not this server's.
+pub(super) async fn this_server_only(State(daemon): State<Daemon>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let mut hosts = headers.get_all(HOST).iter();
+    let ours = |host: &str| gate::is_host(host, &daemon.listening, &daemon.names);
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if host.to_str().is_ok_and(ours) => {}
+        (Some(_), None) => {
+            return (
+                StatusCode::MISDIRECTED_REQUEST,
+                "the bus does not answer to that host name; use its address, or put the name into AGENT_COORD_BIND\n",
+            )
+                .into_response();
+        }
+        _ => return (StatusCode::BAD_REQUEST, "send one Host header; nothing was done\n").into_response(),
+    }
+    let foreign = headers.get_all(ORIGIN).iter().any(|origin| {
+        let host = origin
+            .to_str()
+            .ok()
+            .and_then(|origin| origin.split_once("://"))
+            .map(|(_, host)| host);
+        !host.is_some_and(ours)
+    });
+    if foreign {
+        return (
+            StatusCode::FORBIDDEN,
+            "this request comes from a page of another site; nothing was done\n",
+        )
+            .into_response();
+    }
+    next.run(request).await
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut all = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (all.next(), all.next()) else {
+        return None;
+    };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

@@ -1,0 +1,140 @@
+//! The bus's door: MCP server `agent-coord` on stdio, or over Streamable HTTP on a listener of its own. Never decides: the tools of the bus do.
+
+mod caller;
+mod gate;
+mod server;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use http::StatusCode;
+use muster_bus::identity::Session;
+use muster_bus::sessions::Link;
+use muster_bus::tools::Tools;
+use muster_bus::transports::Panes;
+use rmcp::ServiceExt as _;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::Limits;
+
+pub use caller::Bearers;
+pub use gate::{GateError, Proof, gate};
+
+/// A message of 256 KiB, however it is spelled in JSON, and what stands around it.
+const BODY: usize = 2 * 1024 * 1024;
+
+/// A session without a request or an open stream for this long ends; its client is told to begin another.
+const IDLE: Duration = Duration::from_secs(60 * 60);
+
+/// Serves one session on standard input and output until the client leaves or `stop`.
+///
+/// # Errors
+/// A sentence, when the client does not speak the protocol.
+pub async fn serve_stdio(tools: Tools, session: Session, stop: CancellationToken) -> Result<(), String> {
+    let server = server::Server::new(tools, session, stop.clone());
+    let serving = server.serve_with_ct(rmcp::transport::stdio(), stop.clone()).await;
+    let running = match serving {
+        Ok(running) => running,
+        // It left before it said anything, or a signal came first: no fault.
+        Err(_) if stop.is_cancelled() => return Ok(()),
+        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(error) => return Err(muster_core::text::terminal(&error.to_string())),
+    };
+    match running.waiting().await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(muster_core::text::terminal(&error.to_string())),
+    }
+}
+
+/// The HTTP daemon.
+#[derive(Clone)]
+pub struct Daemon {
+    bearers: Bearers,
+    listening: Arc<[SocketAddr]>,
+    names: Arc<[String]>,
+    service: StreamableHttpService<server::Server, LocalSessionManager>,
+}
+
+impl Daemon {
+    /// A daemon that answers on the addresses it listens on; `names` are the host names among them.
+    pub fn new(
+        tools: Tools,
+        bearers: Bearers,
+        listening: &[SocketAddr],
+        names: &[String],
+        stop: &CancellationToken,
+    ) -> Self {
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(IDLE);
+        let mut config = StreamableHttpServerConfig::default();
+        config.json_response = true;
+        config.max_request_body_bytes = BODY;
+        // The host and the origin are checked below, by the bus's own rules.
+        config.allowed_hosts = Vec::new();
+        config.allowed_origins = Vec::new();
+        config.cancellation_token = stop.child_token();
+        let ends = stop.clone();
+        let service = StreamableHttpService::new(
+            move || {
+                let session = Session::new(tools.home(), Link::Http, Panes::default())
+                    .map_err(|error| std::io::Error::other(error.chain()))?;
+                Ok(server::Server::new(tools.clone(), session, ends.clone()))
+            },
+            Arc::new(sessions),
+            config,
+        );
+        Self {
+            bearers,
+            listening: listening.into(),
+            names: names.into(),
+            service,
+        }
+    }
+
+    /// Serves on one listener until `stop`.
+    pub async fn serve(self, listener: tokio::net::TcpListener, stop: CancellationToken) {
+        crate::serve(listener, self.router(), Limits::default(), stop).await;
+    }
+
+    /// Its routes.
+    pub fn router(self) -> Router {
+        let bearers_only = from_fn_with_state(self.clone(), caller::bearers_only);
+        let this_server_only = from_fn_with_state(self.clone(), caller::this_server_only);
+        Router::new()
+            .route("/mcp", any(mcp))
+            .fallback(nothing)
+            .layer(bearers_only)
+            // Open to whoever asks, so it stands outside the check.
+            .route("/healthz", get(healthz))
+            .layer(this_server_only)
+            .with_state(self)
+    }
+}
+
+async fn mcp(State(daemon): State<Daemon>, request: Request) -> Response {
+    match daemon.service.oneshot(request).await {
+        Ok(response) => response.into_response(),
+        Err(never) => match never {},
+    }
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+async fn nothing() -> Response {
+    (
+        StatusCode::NOT_FOUND,
+        "the bus answers at /mcp and /healthz; nothing is here\n",
+    )
+        .into_response()
+}
