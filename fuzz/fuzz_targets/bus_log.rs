@@ -24,14 +24,17 @@ fn entries(bytes: &[u8]) -> Vec<Option<Entry>> {
     lines
         .into_iter()
         .filter(|line| {
-            line.trim_ascii_start().first() == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(line).is_ok()
+            line.trim_ascii_start().first() == Some(&b'{')
+                && serde_json::from_slice::<IgnoredAny>(line).is_ok()
         })
         .map(|line| serde_json::from_slice(line).ok())
         .collect()
 }
 
 fuzz_target!(|input: &[u8]| {
-    let Some((times, part)) = input.split_first() else { return };
+    let Some((times, part)) = input.split_first() else {
+        return;
+    };
     // Repeated, so that a small input goes beyond the places that an index remembers.
     let bytes = part.repeat(usize::from(*times).max(1));
     if bytes.len() > 512 * 1024 {
@@ -39,7 +42,10 @@ fuzz_target!(|input: &[u8]| {
     }
     let (dir, home) = &*BUS;
     let seat = SeatId::parse("ann").expect("a plain id");
-    let (log, cursor) = (dir.path().join("inbox/ann.jsonl"), dir.path().join("cursors/ann.json"));
+    let (log, cursor) = (
+        dir.path().join("inbox/ann.jsonl"),
+        dir.path().join("cursors/ann.json"),
+    );
     fs::write(&log, &bytes).expect("a log");
 
     let wanted = entries(&bytes);
@@ -47,10 +53,14 @@ fuzz_target!(|input: &[u8]| {
     for _ in 0..2 {
         assert_eq!(depth(home, &seat, &Source::Inbox).expect("a count"), count);
     }
-    let step = (wanted.len() / 16).max(1);
+    let step = (wanted.len() / 6).max(1);
     for first in (0..=wanted.len()).step_by(step) {
         fs::write(&cursor, format!("{{\"inboxOffset\":{first}}}")).expect("a cursor");
-        let want = Want { limit: Some(2), peek: true, since: None };
+        let want = Want {
+            limit: Some(2),
+            peek: true,
+            since: None,
+        };
         let batch = read(home, &seat, &Source::Inbox, want).expect("a read");
         assert_eq!(batch.total_new, wanted.len() - first);
         assert_eq!(batch.returned, (wanted.len() - first).min(2));
@@ -63,7 +73,14 @@ fuzz_target!(|input: &[u8]| {
     let after = fs::read(&log).expect("the log");
     assert!(after.starts_with(&bytes), "a byte that stood there changed");
     let whole = entries(&after);
-    assert_eq!(depth(home, &seat, &Source::Inbox).expect("a count"), whole.len() as u64);
-    let last = whole.last().and_then(Option::as_ref).and_then(|entry| entry.get("id")).and_then(|id| id.as_str());
+    assert_eq!(
+        depth(home, &seat, &Source::Inbox).expect("a count"),
+        whole.len() as u64
+    );
+    let last = whole
+        .last()
+        .and_then(Option::as_ref)
+        .and_then(|entry| entry.get("id"))
+        .and_then(|id| id.as_str());
     assert_eq!(last, Some(sent.id.as_str()));
 });

@@ -10,7 +10,9 @@ fn is_one_file(name: &str) {
     let parts: Vec<_> = Path::new(name).components().collect();
     assert!(matches!(parts.as_slice(), [Component::Normal(part)] if *part == name));
     assert!((1..=MAX_NAME).contains(&name.len()) && name.is_ascii());
-    assert!(!name.starts_with(['.', '-']) && !name.contains(|letter: char| letter.is_control() || letter == ' '));
+    assert!(
+        !name.starts_with(['.', '-']) && !name.contains(|letter: char| letter.is_control() || letter == ' ')
+    );
 }
 
 fuzz_target!(|text: &str| {

@@ -227,12 +227,14 @@ async fn crowd(address: SocketAddr, time: Duration) -> Result<Samples> {
     let samples = Rc::new(RefCell::new(Samples::default()));
     let mut links = Vec::new();
     for number in 0..AGENTS {
-        links.push(enter(address, &name(number)).await?);
+        let mut link = enter(address, &name(number)).await?;
+        links.push(link.session.take());
     }
     let begun = Instant::now();
     let mut tasks = Vec::new();
-    for (number, mut link) in links.into_iter().enumerate() {
-        let session = link.session.clone();
+    for (number, session) in links.into_iter().enumerate() {
+        // Opened anew: one that lay idle while the others came may be gone.
+        let mut link = Link::open(address, session.clone()).await?;
         let samples = samples.clone();
         tasks.push(tokio::task::spawn_local(async move {
             let until = time + Duration::from_secs(1);

@@ -1,10 +1,9 @@
 //! What each agent has read: an index of entries for each source, in the files and under the names other programs use. Never moves past an entry that was not returned.
 
-use std::fs;
 
 use serde_json::{Map, Value};
 
-use crate::error::{BusError, failed};
+use crate::error::BusError;
 use crate::home::{self, Home};
 use crate::json::{self, Keep};
 use crate::names::{RoomName, SeatId};

@@ -226,6 +226,8 @@ pub struct Ask<'a> {
     pub bearer: bool,
     /// Under a token that all share: what tells this machine's connections from another's.
     pub client: Option<&'a str>,
+    /// It is one call without a session, beside which its machine may have others under way.
+    pub once: bool,
 }
 
 impl<'a> Ask<'a> {
@@ -237,6 +239,7 @@ impl<'a> Ask<'a> {
             force: false,
             bearer: false,
             client: None,
+            once: false,
         }
     }
 }
@@ -309,7 +312,7 @@ impl Session {
             let _held = rename::identity_lock(home)?;
             rename::settle(home, seat)?;
             let mut state = session.0.state();
-            session.0.mark(seat, how)?;
+            session.0.mark(&Ask::of(seat), how)?;
             state.marked = true;
             last::began(home, seat, session.id(), None)?;
             rename::reclaim(home, seat)?;
@@ -422,10 +425,11 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn mark(&self, seat: &SeatId, how: How) -> Result<(), BusError> {
-        let mut marker = SessionMarker::here(&self.home, seat, self.link);
+    fn mark(&self, ask: &Ask<'_>, how: How) -> Result<(), BusError> {
+        let mut marker = SessionMarker::here(&self.home, ask.seat, self.link);
         marker.how = Some(how.as_str().to_owned());
         marker.forced = how == How::Forced;
+        marker.once_from = ask.client.filter(|_| ask.once).map(str::to_owned);
         sessions::mark(&self.home, &self.id, &marker)
     }
 
@@ -435,18 +439,18 @@ impl Inner {
         rename::settle(&self.home, ask.seat)?;
         let proven = if ask.bearer {
             Some(How::Bearer)
-        } else if ask.token.is_none() && last::returns(&self.home, ask.seat, &self.id, ask.client) {
+        } else if ask.token.is_none() && last::returns(&self.home, &ask, &self.id) {
             Some(How::SameClient)
         } else {
             None
         };
         if let Some(how) = proven {
-            return self.mark(ask.seat, how).map(|()| how);
+            return self.mark(&ask, how).map(|()| how);
         }
         let evidence = look(&self.home, ask.seat, &self.id, &self.panes, ask.token);
         let id = ask.seat.clone();
         match decide(None, ask.seat, ask.force, &evidence) {
-            Verdict::Bind(how) => self.mark(ask.seat, how).map(|()| how),
+            Verdict::Bind(how) => self.mark(&ask, how).map(|()| how),
             Verdict::Live(evidence) => Err(BusError::Live {
                 id,
                 evidence: evidence.join("; "),

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::BusError;
 use crate::home::Home;
+use crate::identity::Ask;
 use crate::json::{self, Keep};
 use crate::names::SeatId;
 use crate::sessions;
@@ -60,12 +61,15 @@ pub(crate) fn over(home: &Home, seat: &SeatId, heartbeat: i64) -> bool {
     of(home, seat).is_some_and(|last| last.ended_at.is_some_and(|ended| ended >= heartbeat))
 }
 
-/// Whether the same machine held the id last and no other connection holds it now.
-pub(crate) fn returns(home: &Home, seat: &SeatId, own: &str, client: Option<&str>) -> bool {
-    client.is_some()
-        && of(home, seat).is_some_and(|last| last.client.as_deref() == client)
+/// Whether the same machine held the id last and no other connection holds it now. A call without a session is none to another one of the
+/// same machine: a client that waits in one may act in the next.
+pub(crate) fn returns(home: &Home, ask: &Ask<'_>, own: &str) -> bool {
+    let same = |from: Option<&str>| ask.client.is_some() && from == ask.client;
+    of(home, ask.seat).is_some_and(|last| same(last.client.as_deref()))
         && sessions::live(home).is_ok_and(|live| {
-            live.iter()
-                .all(|(id, marker)| id == own || marker.agent_id != seat.as_str())
+            live.iter().all(|(id, marker)| {
+                let its_own = id == own || (ask.once && same(marker.once_from.as_deref()));
+                its_own || marker.agent_id != ask.seat.as_str()
+            })
         })
 }

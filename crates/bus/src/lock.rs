@@ -8,6 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::error::{BusError, failed};
 use crate::home::{Home, Mode};
 
+#[cfg(test)]
+mod tests;
+
 /// How long a lock is waited for. Every holder of ours needs well under a second; the foreign protocol steals after five.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Age at which a foreign lock directory belongs to nobody any more: its holder renews it every 2.5 s.

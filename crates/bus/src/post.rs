@@ -11,6 +11,7 @@ use crate::log::{Entry, Log};
 use crate::message::{self, Kind, Message, Status};
 use crate::names::{RoomName, SeatId};
 use crate::registry::Agents;
+use crate::rename;
 use crate::rooms;
 
 /// A message that was written.
@@ -83,11 +84,20 @@ fn restore(home: &Home, name: &str, id: &str, line: &str) -> Result<(), BusError
         there = message::field(&entry, "id") == Some(id);
         !there
     })?;
-    if there {
+    if there || moved(home, name)? {
         return Ok(());
     }
     tracing::warn!(file = %name, "another program emptied a new file; its first message was written again");
     log.append(&[line.to_owned()])
+}
+
+/// Whether an inbox's agent was renamed meanwhile, and its messages went along.
+fn moved(home: &Home, name: &str) -> Result<bool, BusError> {
+    let id = name.strip_prefix("inbox/").and_then(|name| name.strip_suffix(".jsonl"));
+    match id.map(SeatId::parse) {
+        Some(Ok(seat)) => Ok(rename::forwarded(home, &seat)?.is_some()),
+        _ => Ok(false),
+    }
 }
 
 /// The sender's warning about a recipient that has no entry.

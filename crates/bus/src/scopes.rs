@@ -55,10 +55,7 @@ fn declared(value: Value) -> Result<Vec<Scope>, BusError> {
         Some(Value::Array(documents)) if documents.iter().all(Value::is_object) => {
             documents.iter().map(document).collect()
         }
-        _ => object
-            .iter()
-            .map(|(path, roles)| scope(path, roles))
-            .collect(),
+        _ => object.iter().map(|(path, roles)| scope(path, roles)).collect(),
     }
 }
 
@@ -169,14 +166,25 @@ fn answer(scopes: &[Scope], path: &str, seat: &SeatId, agent: Option<&Agent>) ->
 /// The roles of an agent: what it says it does, and the fixed role that other programs keep beside it.
 fn roles(agent: &Agent) -> Vec<String> {
     let fixed = agent.more.get("roleId").and_then(Value::as_str);
-    let mut roles: Vec<String> = agent.role.as_deref().into_iter().chain(fixed).map(str::to_owned).collect();
+    let mut roles: Vec<String> = agent
+        .role
+        .as_deref()
+        .into_iter()
+        .chain(fixed)
+        .map(str::to_owned)
+        .collect();
     roles.dedup();
     roles
 }
 
 /// Whether one of `roles` owns the scope, whatever its case.
 fn owns(scope: &Scope, roles: &[String]) -> bool {
-    let is = |role: &String| scope.roles.iter().any(|owner| owner.eq_ignore_ascii_case(role.trim()));
+    let is = |role: &String| {
+        scope
+            .roles
+            .iter()
+            .any(|owner| owner.eq_ignore_ascii_case(role.trim()))
+    };
     roles.iter().any(is)
 }
 
@@ -217,12 +225,19 @@ fn normal(path: &str) -> Option<String> {
 
 /// Whether a declared path stands for an asked one. Where only one of the two is absolute, the other means its end.
 fn covers(declared: &str, asked: &str) -> bool {
-    let parts = |path: &str| path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    let parts = |path: &str| {
+        path.split('/')
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
     let (declared_parts, asked_parts): (Vec<String>, Vec<String>) = (parts(declared), parts(asked));
     match (declared.starts_with('/'), asked.starts_with('/')) {
         (true, true) | (false, false) => whole(&declared_parts, &asked_parts),
         (false, true) => (0..asked_parts.len()).any(|from| {
-            asked_parts.get(from..).is_some_and(|end| whole(&declared_parts, end))
+            asked_parts
+                .get(from..)
+                .is_some_and(|end| whole(&declared_parts, end))
         }),
         (true, false) => (0..declared_parts.len()).any(|from| {
             // Without its beginning a pattern of folders alone would stand for everything.
@@ -280,7 +295,9 @@ fn named(pattern: &[u8], name: &[u8]) -> bool {
             }
         }
     }
-    pattern.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+    pattern
+        .get(at..)
+        .is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
 }
 
 /// An absolute path as scopes count it.

@@ -41,6 +41,15 @@ pub(crate) struct Line<'l> {
     pub(crate) length: u64,
 }
 
+/// The entry that a line is, if it is one. Nearly all are what they should be, so they are looked at once.
+pub(super) fn parsed(line: &[u8]) -> Option<Entry> {
+    if line.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return None;
+    }
+    let strict = serde_json::from_slice(line).ok();
+    strict.or_else(|| is_entry(line).then(|| entry(line)))
+}
+
 impl Line<'_> {
     /// Whether no program can make anything of it. Empty lines hurt nobody.
     pub(crate) fn is_malformed(&self) -> bool {
@@ -209,8 +218,8 @@ impl Log<'_> {
         let (mut number, mut read_to) = (0_u64, 0_u64);
         self.lines(0, |bytes, begins, ends| {
             read_to = ends;
-            let is_entry = is_entry(bytes);
-            let entry = is_entry.then(|| entry(bytes));
+            let entry = parsed(bytes);
+            let is_entry = entry.is_some();
             let line = Line {
                 bytes,
                 number: is_entry.then_some(number),

@@ -18,7 +18,9 @@ fn whole_pairs(line: &str) -> String {
     while let Some((before, at)) = rest.find('\\').and_then(|at| rest.split_at_checked(at)) {
         whole.push_str(before);
         let (written, length) = match unit(at) {
-            Some(0xd800..0xdc00) if matches!(at.get(6..).and_then(unit), Some(0xdc00..0xe000)) => (at.get(..12), 12),
+            Some(0xd800..0xdc00) if matches!(at.get(6..).and_then(unit), Some(0xdc00..0xe000)) => {
+                (at.get(..12), 12)
+            }
             Some(0xd800..0xe000) => (Some("\\ufffd"), 6),
             _ => {
                 let length = 1 + at.chars().nth(1).map_or(0, char::len_utf8);
@@ -35,5 +37,7 @@ fn whole_pairs(line: &str) -> String {
 /// The code unit of the escape that a text begins with.
 fn unit(text: &str) -> Option<u16> {
     let code = text.strip_prefix("\\u")?.get(..4)?;
-    code.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u16::from_str_radix(code, 16).ok())?
+    code.bytes()
+        .all(|byte| byte.is_ascii_hexdigit())
+        .then(|| u16::from_str_radix(code, 16).ok())?
 }

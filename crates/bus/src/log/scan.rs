@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use super::cut::Line;
-use super::{Log, entry, is_entry, walk};
+use super::cut::{Line, parsed};
+use super::{Log, walk};
 use crate::error::{BusError, failed};
 use crate::home::Home;
 
@@ -34,8 +34,8 @@ pub(crate) fn scan(path: &Path, mut each: impl FnMut(u64, &Line<'_>)) -> Result<
     let (mut entries, mut line_number) = (0, 0);
     let end = walk(&file, path, 0, |bytes, begins, ends| {
         line_number += 1;
-        let is_entry = is_entry(bytes);
-        let entry = is_entry.then(|| entry(bytes));
+        let entry = parsed(bytes);
+        let is_entry = entry.is_some();
         let line = Line {
             bytes,
             number: is_entry.then_some(entries),

@@ -68,23 +68,34 @@ pub fn drift(home: &Home) -> Result<Drift, BusError> {
             continue;
         }
         if begun.elapsed() > PATIENCE_FOR_ALL {
-            found.unknown.push("git took too long, so the last writers of the remaining documents were not looked up".to_owned());
+            found.unknown.push(
+                "git took too long, so the last writers of the remaining documents were not looked up"
+                    .to_owned(),
+            );
             break;
         }
         let author = match last_author(&document) {
             Ok(Some(author)) => author,
             Ok(None) => continue,
             Err(why) => {
-                found.unknown.push(format!("who wrote {document:?} last cannot be told: {why}"));
+                found
+                    .unknown
+                    .push(format!("who wrote {document:?} last cannot be told: {why}"));
                 continue;
             }
         };
         let path = shown(&document);
         let Some(scope) = of(&scopes, &path) else { continue };
-        let Some(agent) = agents.all().into_iter().find(|agent| agent.agent_id.eq_ignore_ascii_case(&author)) else {
+        let Some(agent) = agents
+            .all()
+            .into_iter()
+            .find(|agent| agent.agent_id.eq_ignore_ascii_case(&author))
+        else {
             continue;
         };
-        let Ok(seat) = SeatId::parse(&agent.agent_id) else { continue };
+        let Ok(seat) = SeatId::parse(&agent.agent_id) else {
+            continue;
+        };
         let has = roles(&agent);
         if !owns(scope, &has) {
             found.drifted.push(Drifted {
@@ -110,7 +121,10 @@ fn documents(scopes: &[Scope], repos: &[PathBuf], unknown: &mut Vec<String>) -> 
             if is_pattern(inside) {
                 match matching(&root, inside) {
                     Ok(more) => paths.extend(more),
-                    Err(why) => unknown.push(format!("which documents {:?} stands for cannot be told: {why}", scope.path)),
+                    Err(why) => unknown.push(format!(
+                        "which documents {:?} stands for cannot be told: {why}",
+                        scope.path
+                    )),
                 }
             } else {
                 paths.push(root.join(inside));
@@ -129,7 +143,10 @@ fn matching(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         .collect::<Vec<_>>()
         .join("/");
     let folder = root.join(&fixed);
-    let rest = pattern.strip_prefix(&fixed).unwrap_or(pattern).trim_start_matches('/');
+    let rest = pattern
+        .strip_prefix(&fixed)
+        .unwrap_or(pattern)
+        .trim_start_matches('/');
     if !folder.is_dir() || !in_git(&folder) {
         return Ok(Vec::new());
     }
@@ -144,13 +161,19 @@ fn matching(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
 
 /// Who made the last commit that touched a document.
 fn last_author(document: &Path) -> Result<Option<String>, String> {
-    let (Some(folder), Some(name)) = (document.parent(), document.file_name().and_then(|name| name.to_str())) else {
+    let (Some(folder), Some(name)) = (
+        document.parent(),
+        document.file_name().and_then(|name| name.to_str()),
+    ) else {
         return Ok(None);
     };
     if !document.is_file() || !in_git(folder) {
         return Ok(None);
     }
-    let said = match git(folder, &["--literal-pathspecs", "log", "-1", "--format=%an", "--", name]) {
+    let said = match git(
+        folder,
+        &["--literal-pathspecs", "log", "-1", "--format=%an", "--", name],
+    ) {
         // Before the first commit that is a failure; nobody has written anything then.
         Err(why) => match git(folder, &["rev-list", "--all", "-n", "1"]) {
             Ok(commits) if commits.is_empty() => return Ok(None),
@@ -170,7 +193,13 @@ fn in_git(folder: &Path) -> bool {
 fn git(folder: &Path, words: &[&str]) -> Result<String, String> {
     let mut command = Command::new("git");
     command
-        .args(["--no-pager", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false"])
+        .args([
+            "--no-pager",
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "log.showSignature=false",
+        ])
         .args(words)
         .current_dir(folder)
         .env("GIT_OPTIONAL_LOCKS", "0")
@@ -178,28 +207,46 @@ fn git(folder: &Path, words: &[&str]) -> Result<String, String> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_EXTERNAL_DIFF"] {
+    for name in [
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_COMMON_DIR",
+        "GIT_EXTERNAL_DIFF",
+    ] {
         command.env_remove(name);
     }
-    let mut child = command.spawn().map_err(|error| format!("git could not be started ({error})"))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("git could not be started ({error})"))?;
     let out = child.stdout.take();
     let (send, read) = mpsc::channel();
-    let reader = std::thread::Builder::new().name("git-output".to_owned()).spawn(move || {
-        let mut text = Vec::new();
-        let whole = out.map(|out| out.take(OUTPUT).read_to_end(&mut text));
-        // Nobody waits any more when git took too long.
-        let _ = send.send(whole.is_some_and(|read| read.is_ok()).then_some(text));
-    });
-    let said = reader.ok().and_then(|_| read.recv_timeout(PATIENCE).ok()).flatten();
+    let reader = std::thread::Builder::new()
+        .name("git-output".to_owned())
+        .spawn(move || {
+            let mut text = Vec::new();
+            let whole = out.map(|out| out.take(OUTPUT).read_to_end(&mut text));
+            // Nobody waits any more when git took too long.
+            let _ = send.send(whole.is_some_and(|read| read.is_ok()).then_some(text));
+        });
+    let said = reader
+        .ok()
+        .and_then(|_| read.recv_timeout(PATIENCE).ok())
+        .flatten();
     let begun = Instant::now();
     while said.is_some() && matches!(child.try_wait(), Ok(None)) && begun.elapsed() < Duration::from_secs(1) {
         std::thread::sleep(Duration::from_millis(2));
     }
     // For one that has ended this does nothing.
     let _ = child.kill();
-    let ended = child.wait().map_err(|error| format!("git could not be waited for ({error})"))?;
+    let ended = child
+        .wait()
+        .map_err(|error| format!("git could not be waited for ({error})"))?;
     match said {
-        None => Err(format!("git did not answer within {} seconds", PATIENCE.as_secs())),
+        None => Err(format!(
+            "git did not answer within {} seconds",
+            PATIENCE.as_secs()
+        )),
         Some(_) if !ended.success() => Err(format!("git ended with {ended}")),
         Some(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
     }

@@ -56,6 +56,8 @@ pub struct Caller {
     pub seat: Option<SeatId>,
     /// Under the token that all share: what tells callers of one machine from those of another.
     pub client: Option<String>,
+    /// It makes one call and has no session, as the newest revision's clients.
+    pub once: bool,
 }
 
 /// What a call came to.
@@ -117,9 +119,16 @@ impl Answer {
     }
 
     /// Arguments that are not this tool's.
-    fn unread(error: &serde_json::Error) -> Self {
+    fn unread(error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let place = match error.path().to_string() {
+            // What is missing or too much names itself.
+            whole if whole == "." => String::new(),
+            place => format!("{place}: "),
+        };
+        // A name or a value that the caller made up may stand in it, at any length.
+        let said: String = format!("{place}{}", error.inner()).chars().take(300).collect();
         Self::not_ok(
-            format!("invalid arguments: {}; nothing was done", muster_core::text::terminal(&error.to_string())),
+            format!("invalid arguments: {}; nothing was done", muster_core::text::terminal(&said)),
             "invalid_arguments",
             true,
         )
@@ -216,6 +225,7 @@ impl<'c> Call<'c> {
         let claim = self.session.claim(Ask {
             bearer: self.caller.seat.is_some(),
             client: self.caller.client.as_deref(),
+            once: self.caller.once,
             ..ask
         })?;
         let done = act(ask.seat)?;
@@ -230,7 +240,7 @@ impl<'c> Call<'c> {
 
 /// Reads arguments.
 pub(crate) fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Answer> {
-    serde_json::from_value(Value::Object(arguments)).map_err(|error| Answer::unread(&error))
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| Answer::unread(&error))
 }
 
 /// A JSON object of something that is one.

@@ -8,7 +8,9 @@ const BEFORE_REF: &str = " — ";
 const BEFORE_DATE: &str = " · ";
 
 /// Which of the documents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// What is to be done: `docs/QUEUE.md`, or `docs/BACKLOG.md` where there is none.
@@ -65,7 +67,11 @@ impl Record {
     pub fn line(&self) -> String {
         match self {
             Self::Queue { text, done, .. } => format!("- [{}] {text}", if *done { 'x' } else { ' ' }),
-            Self::Done { text, reference, date } => {
+            Self::Done {
+                text,
+                reference,
+                date,
+            } => {
                 let mut line = format!("- {text}");
                 for (before, part) in [(BEFORE_REF, reference), (BEFORE_DATE, date)] {
                     if let Some(part) = part {
@@ -286,7 +292,9 @@ fn heading(line: &str) -> Option<(usize, &str)> {
 
 /// `P0`, `p1:`, `[P2]`: the priority that a heading begins with.
 fn priority(title: &str) -> Option<String> {
-    let word = title.split(|letter: char| !letter.is_ascii_alphanumeric()).find(|word| !word.is_empty())?;
+    let word = title
+        .split(|letter: char| !letter.is_ascii_alphanumeric())
+        .find(|word| !word.is_empty())?;
     let digits = word.strip_prefix(['P', 'p'])?;
     (!digits.is_empty() && digits.len() <= 2 && digits.bytes().all(|byte| byte.is_ascii_digit()))
         .then(|| format!("P{digits}"))
@@ -295,14 +303,20 @@ fn priority(title: &str) -> Option<String> {
 /// What stands behind a list mark.
 fn bullet(line: &str) -> Option<&str> {
     let line = line.trim_start();
-    ["- ", "* ", "+ "].iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim_start)
+    ["- ", "* ", "+ "]
+        .iter()
+        .find_map(|mark| line.strip_prefix(mark))
+        .map(str::trim_start)
 }
 
 /// What stands behind a box, and whether it is ticked.
 fn ticked(item: &str) -> Option<(bool, &str)> {
     let (done, text) = match item.strip_prefix("[ ] ") {
         Some(text) => (false, text),
-        None => (true, item.strip_prefix("[x] ").or_else(|| item.strip_prefix("[X] "))?),
+        None => (
+            true,
+            item.strip_prefix("[x] ").or_else(|| item.strip_prefix("[X] "))?,
+        ),
     };
     let text = text.trim();
     (!text.is_empty()).then_some((done, text))
@@ -314,7 +328,9 @@ fn done(line: &str) -> Option<Record> {
     let item = ticked(item).map_or(item, |(_, text)| text).trim();
     let (text, reference, date) = split(item);
     // Without a mark only a line that has everything is an item, and not a sentence.
-    if text.is_empty() || (listed.is_none() && (reference.is_none() || date.is_none_or(|date| !is_date(date)))) {
+    if text.is_empty()
+        || (listed.is_none() && (reference.is_none() || date.is_none_or(|date| !is_date(date))))
+    {
         return None;
     }
     let owned = |part: &str| part.to_owned();
@@ -330,7 +346,9 @@ fn split(item: &str) -> (&str, Option<&str>, Option<&str>) {
     let filled = |part: &str| !part.trim().is_empty();
     match item.rsplit_once(BEFORE_REF).filter(|(_, rest)| filled(rest)) {
         Some((text, rest)) => match rest.rsplit_once(BEFORE_DATE) {
-            Some((reference, date)) if filled(reference) && filled(date) => (text, Some(reference), Some(date)),
+            Some((reference, date)) if filled(reference) && filled(date) => {
+                (text, Some(reference), Some(date))
+            }
             _ => (text, Some(rest), None),
         },
         // Without a reference the text itself may hold the dot.

@@ -33,9 +33,14 @@ pub(crate) struct Found {
 impl Repo {
     /// Opens a folder that somebody named.
     pub(crate) fn open(path: &Path) -> Result<Self, BusError> {
-        let refuse = |why| BusError::Document { path: path.to_owned(), why };
+        let refuse = |why| BusError::Document {
+            path: path.to_owned(),
+            why,
+        };
         if !path.is_absolute() {
-            return Err(refuse("is no absolute path, and the bus has no folder of its own to begin at"));
+            return Err(refuse(
+                "is no absolute path, and the bus has no folder of its own to begin at",
+            ));
         }
         let real = fs::canonicalize(path).map_err(|_| refuse("is no folder that this user can open"))?;
         if !real.is_dir() {
@@ -52,7 +57,12 @@ impl Repo {
     /// Every work document that is there. The old single list counts only where there is no queue.
     pub(crate) fn documents(&self) -> Result<Vec<Found>, BusError> {
         let mut found = Vec::new();
-        for (path, kind) in [(QUEUE, Kind::Queue), (BACKLOG, Kind::Queue), (DONE, Kind::Done), (BOARD, Kind::Board)] {
+        for (path, kind) in [
+            (QUEUE, Kind::Queue),
+            (BACKLOG, Kind::Queue),
+            (DONE, Kind::Done),
+            (BOARD, Kind::Board),
+        ] {
             let queued = found.iter().any(|found: &Found| found.kind == Kind::Queue);
             if kind == Kind::Queue && queued {
                 continue;
@@ -69,20 +79,29 @@ impl Repo {
 
     /// One document's text: `None` when it is absent.
     pub(crate) fn read(&self, name: &str) -> Result<Option<String>, BusError> {
-        let Some(path) = self.real(name)? else { return Ok(None) };
+        let Some(path) = self.real(name)? else {
+            return Ok(None);
+        };
         let broke = |error| failed("read", &path, error);
-        let refuse = |why| BusError::Document { path: path.clone(), why };
+        let refuse = |why| BusError::Document {
+            path: path.clone(),
+            why,
+        };
         // Before it is opened: opening a pipe would wait for its other end.
         if !fs::metadata(&path).map_err(broke)?.is_file() {
             return Err(refuse("is no file"));
         }
         let file = File::open(&path).map_err(broke)?;
         let mut bytes = Vec::new();
-        file.take(MAX_DOCUMENT as u64 + 1).read_to_end(&mut bytes).map_err(broke)?;
+        file.take(MAX_DOCUMENT as u64 + 1)
+            .read_to_end(&mut bytes)
+            .map_err(broke)?;
         if bytes.len() > MAX_DOCUMENT {
             return Err(refuse("is longer than 4 MiB"));
         }
-        String::from_utf8(bytes).map(Some).map_err(|_| refuse("is not UTF-8"))
+        String::from_utf8(bytes)
+            .map(Some)
+            .map_err(|_| refuse("is not UTF-8"))
     }
 
     /// Where a document really stands: `None` when nothing is there.
@@ -116,15 +135,18 @@ impl Repo {
         let folder = target.parent().unwrap_or(&self.0);
         let file_name = target.file_name().unwrap_or_default().to_string_lossy();
         // In the same folder, so that it is moved and not copied; hidden, so that no pattern of documents finds it.
-        let chance = muster_core::secret::random_hex::<8>().map_err(|error| failed("write", &target, std::io::Error::other(error)))?;
+        let chance = muster_core::secret::random_hex::<8>()
+            .map_err(|error| failed("write", &target, std::io::Error::other(error)))?;
         let beside = folder.join(format!(".{file_name}.{chance}"));
         let mode = fs::metadata(&target).ok().map(|meta| meta.permissions());
-        let moved = fill(&beside, text, mode).map_err(|error| failed("write", &target, error)).and_then(|()| {
-            if self.read(name)?.as_deref() != before {
-                return Err(BusError::Edited(name.to_owned()));
-            }
-            fs::rename(&beside, &target).map_err(|error| failed("write", &target, error))
-        });
+        let moved = fill(&beside, text, mode)
+            .map_err(|error| failed("write", &target, error))
+            .and_then(|()| {
+                if self.read(name)?.as_deref() != before {
+                    return Err(BusError::Edited(name.to_owned()));
+                }
+                fs::rename(&beside, &target).map_err(|error| failed("write", &target, error))
+            });
         if moved.is_err() {
             let _ = fs::remove_file(&beside);
         }
@@ -136,7 +158,9 @@ impl Repo {
         let path = self.0.join(name);
         let folder = path.parent().unwrap_or(&self.0);
         match fs::create_dir(folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed("make the folder", folder, error)),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(failed("make the folder", folder, error));
+            }
             _ => {}
         }
         let real = fs::canonicalize(folder).map_err(|error| failed("open", folder, error))?;
@@ -151,7 +175,11 @@ impl Repo {
 }
 
 fn fill(path: &Path, text: &str, mode: Option<fs::Permissions>) -> std::io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).mode(0o644).open(path)?;
+    let mut file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)?;
     file.write_all(text.as_bytes())?;
     if let Some(mode) = mode {
         file.set_permissions(mode)?;
@@ -161,5 +189,8 @@ fn fill(path: &Path, text: &str, mode: Option<fs::Permissions>) -> std::io::Resu
 
 /// What tells two texts of a document apart.
 pub(crate) fn print(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -104,7 +104,9 @@ pub fn import_work(home: &Home, project: &str, place: Place<'_>) -> Result<Impor
             // The documents hold everything that this file did, but it is not written over all the same.
             let (from, to) = (home.path(&name), home.path(&format!("{name}.bak")));
             fs::rename(&from, &to).map_err(|error| failed("move", &from, error))?;
-            note = Some(format!("{name} could not be read and now stands beside it as {name}.bak"));
+            note = Some(format!(
+                "{name} could not be read and now stands beside it as {name}.bak"
+            ));
             None
         }
         other => other?,
@@ -121,7 +123,12 @@ pub fn import_work(home: &Home, project: &str, place: Place<'_>) -> Result<Impor
     Ok(Imported {
         project: store.project,
         repo: store.repo,
-        counts: Counts::of(store.documents.iter().flat_map(|stored| stored.document.records())),
+        counts: Counts::of(
+            store
+                .documents
+                .iter()
+                .flat_map(|stored| stored.document.records()),
+        ),
         documents: store.documents.into_iter().map(|stored| stored.path).collect(),
         note,
     })
@@ -153,7 +160,11 @@ impl Filter<'_> {
         }
         match record {
             Record::Queue { priority, done, .. } => {
-                let wanted = |wanted: &str| priority.as_deref().is_some_and(|has| has.eq_ignore_ascii_case(wanted.trim()));
+                let wanted = |wanted: &str| {
+                    priority
+                        .as_deref()
+                        .is_some_and(|has| has.eq_ignore_ascii_case(wanted.trim()))
+                };
                 (self.include_done || !done) && self.priority.is_none_or(wanted)
             }
             Record::Done { .. } => (self.include_done || self.kind.is_some()) && self.priority.is_none(),
@@ -192,13 +203,20 @@ pub struct Listed {
 ///
 /// # Errors
 /// [`BusError::ProjectName`], [`BusError::Damaged`]; without an import what [`import_work`] answers.
-pub fn list_work(home: &Home, project: &str, filter: Filter<'_>, place: Place<'_>) -> Result<Listed, BusError> {
+pub fn list_work(
+    home: &Home,
+    project: &str,
+    filter: Filter<'_>,
+    place: Place<'_>,
+) -> Result<Listed, BusError> {
     let store = load(home, project)?;
     let named = place.repo.map(Repo::open).transpose()?;
     let usable = store.filter(|store| named.as_ref().is_none_or(|repo| repo.path() == store.repo));
     let (repo, from, documents, note) = match usable {
         Some(store) => {
-            let note = Repo::open(&store.repo).ok().and_then(|repo| stale(&repo, &store.documents));
+            let note = Repo::open(&store.repo)
+                .ok()
+                .and_then(|repo| stale(&repo, &store.documents));
             (store.repo, From::Store, store.documents, note)
         }
         None => {
@@ -229,10 +247,19 @@ pub fn list_work(home: &Home, project: &str, filter: Filter<'_>, place: Place<'_
 fn stale(repo: &Repo, documents: &[Stored]) -> Option<String> {
     let edited: Vec<&str> = documents
         .iter()
-        .filter(|stored| !repo.read(&stored.path).is_ok_and(|text| text.is_some_and(|text| print(&text) == stored.sha256)))
+        .filter(|stored| {
+            !repo
+                .read(&stored.path)
+                .is_ok_and(|text| text.is_some_and(|text| print(&text) == stored.sha256))
+        })
         .map(|stored| stored.path.as_str())
         .collect();
-    (!edited.is_empty()).then(|| format!("{} changed since it was imported; import_work reads it anew", edited.join(" and ")))
+    (!edited.is_empty()).then(|| {
+        format!(
+            "{} changed since it was imported; import_work reads it anew",
+            edited.join(" and ")
+        )
+    })
 }
 
 /// One document as an export renders it.
@@ -288,7 +315,11 @@ pub fn export_work(
         let now = repo.read(&stored.path)?;
         let same = now.as_deref() == Some(text.as_str());
         match &now {
-            None => notes.push(format!("{} is not there{}", stored.path, if write { " and is made" } else { "" })),
+            None => notes.push(format!(
+                "{} is not there{}",
+                stored.path,
+                if write { " and is made" } else { "" }
+            )),
             Some(now) if !same && print(now) != stored.sha256 => edited.push(stored.path.as_str()),
             Some(_) => {}
         }
@@ -326,9 +357,16 @@ pub fn export_work(
 fn held(home: &Home, repo: &Repo, name: &str, seat: Option<&SeatId>) -> Option<String> {
     let path = scopes::shown(&repo.path().join(name));
     let told = match seat {
-        Some(seat) => scopes::may_write(home, &path, seat).map(|answer| (!answer.may_write).then_some(answer.note)),
+        Some(seat) => {
+            scopes::may_write(home, &path, seat).map(|answer| (!answer.may_write).then_some(answer.note))
+        }
         None => scopes::owner(home, &path).map(|scope| {
-            scope.map(|scope| format!("this document is declared for {}, and no agentId was given", scope.roles.join(" or ")))
+            scope.map(|scope| {
+                format!(
+                    "this document is declared for {}, and no agentId was given",
+                    scope.roles.join(" or ")
+                )
+            })
         }),
     };
     match told {
@@ -338,7 +376,10 @@ fn held(home: &Home, repo: &Repo, name: &str, seat: Option<&SeatId>) -> Option<S
 }
 
 fn repo(project: &str, place: Place<'_>, store: Option<&Store>) -> Result<Repo, BusError> {
-    let known = place.repo.or(place.default_repo).or(store.map(|store| store.repo.as_path()));
+    let known = place
+        .repo
+        .or(place.default_repo)
+        .or(store.map(|store| store.repo.as_path()));
     Repo::open(known.ok_or_else(|| BusError::NoRepo(project.to_owned()))?)
 }
 

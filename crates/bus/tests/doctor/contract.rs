@@ -1,3 +1,5 @@
+//! What every run of doctor keeps to: looking changes nothing, one run with fix is enough, nothing unreadable is called clean. Never about one check alone.
+
 use super::*;
 use muster_bus::BusError;
 use muster_bus::doctor::doctor_at;

@@ -1,3 +1,5 @@
+//! The directory, its small files, its tokens and its documents. Never prints a token.
+
 use super::*;
 use std::os::unix::fs::symlink;
 

@@ -1,3 +1,5 @@
+//! Locks that are held and locks that are left, and programs that nobody announced. Never waits for a lock.
+
 use super::*;
 
 // spec: DOC-019 DOC-028

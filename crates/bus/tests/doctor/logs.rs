@@ -1,3 +1,5 @@
+//! Logs, cursors, and what a death left half done. Never loses a message to a repair.
+
 use super::*;
 
 // spec: DOC-004 DOC-016

@@ -1,3 +1,5 @@
+//! Agents and channels that do not fit together. Never drops somebody who is there.
+
 use super::*;
 
 // spec: DOC-012

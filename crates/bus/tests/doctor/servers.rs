@@ -1,3 +1,5 @@
+//! Transport markers, connections and builds. Never removes a marker whose process runs.
+
 use super::*;
 
 fn marker(bus: &Bus, id: &str, fields: &str) {

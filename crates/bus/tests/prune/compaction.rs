@@ -1,3 +1,5 @@
+//! Logs that are cut because they grew too long. Never by age alone.
+
 use super::*;
 use muster_bus::limits::Limits;
 

@@ -1,3 +1,5 @@
+//! Direct messages: what was read goes, what was not stays, and whose inbox is nobody's. Never about channels.
+
 use super::*;
 
 // spec: PRU-014

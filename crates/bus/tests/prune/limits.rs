@@ -1,3 +1,5 @@
+//! How old is old, what a dry run says, and what a report looks like. Never about who is a member.
+
 use super::*;
 use muster_bus::prune::Target;
 

@@ -34,11 +34,11 @@ impl Bus {
     fn new() -> Self {
         Self::with(Limits {
             room: Bound {
-                max: 1_000_000,
+                max: 10_000_000,
                 keep: 500_000,
             },
             status: Bound {
-                max: 1_000_000,
+                max: 10_000_000,
                 keep: 500_000,
             },
         })

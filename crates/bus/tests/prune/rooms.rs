@@ -1,3 +1,5 @@
+//! Members who left and channels that nobody is in. Never puts general away.
+
 use super::*;
 use muster_bus::rooms::{self, Rooms};
 

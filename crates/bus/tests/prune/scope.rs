@@ -1,3 +1,5 @@
+//! What a run may touch: one channel, some streams, or all of it. Never anything else.
+
 use super::*;
 use muster_bus::BusError;
 use muster_bus::prune::Target;

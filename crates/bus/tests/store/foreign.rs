@@ -13,8 +13,6 @@ pub(crate) struct Lock(PathBuf);
 pub(crate) enum Stealing {
     /// `rmdir`, without a second look, as the old program does.
     Removing,
-    /// The same with a while between the look and the `rmdir`, as a program has that does other things in between.
-    Dawdling,
     /// Moved aside first, as a careful one does.
     Moving,
 }
@@ -31,10 +29,6 @@ pub(crate) fn lock(file: &Path, stealing: Stealing) -> Lock {
         if is_stale(&dir) {
             match stealing {
                 Stealing::Removing => drop(fs::remove_dir(&dir)),
-                Stealing::Dawdling => {
-                    std::thread::sleep(Duration::from_millis(10));
-                    drop(fs::remove_dir(&dir));
-                }
                 Stealing::Moving => {
                     let aside = dir.with_extension(format!("aside-{}-{round}", std::process::id()));
                     if fs::rename(&dir, &aside).is_ok() {
@@ -96,7 +90,11 @@ pub(crate) fn append(file: &Path, line: &str, stealing: Stealing) {
 }
 
 /// Changes a JSON file under its lock, in place: emptied first, filled a moment later.
-pub(crate) fn rewrite(file: &Path, pause: Duration, change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>)) {
+pub(crate) fn rewrite(
+    file: &Path,
+    pause: Duration,
+    change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>),
+) {
     let _held = lock(file, Stealing::Removing);
     let mut value = serde_json::from_slice(&fs::read(file).unwrap_or_default()).unwrap_or_default();
     change(&mut value);
@@ -114,5 +112,7 @@ pub(crate) fn hook_cursor(file: &Path, text: &str) {
 
 /// A message of another program.
 pub(crate) fn message(id: &str, to: &str) -> String {
-    format!("{{\"id\":\"{id}\",\"ts\":1700000000000,\"from\":\"old\",\"to\":\"{to}\",\"text\":\"text of {id}\"}}")
+    format!(
+        "{{\"id\":\"{id}\",\"ts\":1700000000000,\"from\":\"old\",\"to\":\"{to}\",\"text\":\"text of {id}\"}}"
+    )
 }

@@ -68,10 +68,16 @@ fn each_thing_stands_in_its_file() {
     rooms::set(&home, &ann, &seo, Line::Motd, "be kind").unwrap();
     let entry: serde_json::Value = serde_json::from_str(&read("rooms.json")).unwrap();
     let entry = &entry["seo"];
-    assert_eq!((&entry["topic"], &entry["motd"], &entry["members"]), (&json!("ranking"), &json!("be kind"), &json!(["ann"])));
+    assert_eq!(
+        (&entry["topic"], &entry["motd"], &entry["members"]),
+        (&json!("ranking"), &json!("be kind"), &json!(["ann"]))
+    );
     post::status(&home, &ann, "busy", Some("with tests")).unwrap();
     let status = line("status.jsonl");
-    assert_eq!((&status["agentId"], &status["status"], &status["detail"]), (&json!("ann"), &json!("busy"), &json!("with tests")));
+    assert_eq!(
+        (&status["agentId"], &status["status"], &status["detail"]),
+        (&json!("ann"), &json!("busy"), &json!("with tests"))
+    );
     let sent = post::send(&home, &bob, &ann, "to ann").unwrap();
     assert_eq!(
         line("inbox/ann.jsonl"),
@@ -82,7 +88,10 @@ fn each_thing_stands_in_its_file() {
     }
     let cursor: serde_json::Value = serde_json::from_str(&read("cursors/ann.json")).unwrap();
     // Her post, and the notices of her joining and of both lines.
-    assert_eq!(cursor, json!({"inboxOffset": 1, "statusOffset": 1, "roomOffset": 1, "roomOffsets": {"seo": 4}}));
+    assert_eq!(
+        cursor,
+        json!({"inboxOffset": 1, "statusOffset": 1, "roomOffset": 1, "roomOffsets": {"seo": 4}})
+    );
 }
 
 // spec: STO-018 STO-025
@@ -150,7 +159,10 @@ fn a_directory_of_the_earlier_program_opens_with_its_messages_and_is_shared_with
     let read = muster_bus::read::read(&home, &seat("ann"), &room("general"), Want::default()).unwrap();
     assert_eq!(texts(&read), ["hello"]);
     assert_eq!(read.messages[0]["extra"]["kept"], 1);
-    assert_eq!(std::fs::read_to_string(dir.path().join("room.jsonl")).unwrap(), old);
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("room.jsonl")).unwrap(),
+        old
+    );
     assert_eq!(open(dir.path()).mode(), Mode::Shared, "and stays so");
     // What muster alone has made is its own.
     let own = tempfile::tempdir().unwrap();
@@ -165,17 +177,40 @@ fn what_another_program_keeps_in_an_entry_or_a_cursor_stays_there() {
     let ann = seat("ann");
     bus.put("agents.json", r#"{"ann":{"agentId":"ann","registeredAt":5,"lastHeartbeat":6,"capabilities":["x"],"roleId":"r"},"odd/id":17}"#);
     bus.put("cursors/ann.json", r#"{"inboxOffset":0,"theirs":[1,2]}"#);
-    bus.put("rooms.json", r#"{"seo":{"createdAt":1,"createdBy":"old","members":["old"],"theirs":true},"Odd Name":{"x":1}}"#);
+    bus.put(
+        "rooms.json",
+        r#"{"seo":{"createdAt":1,"createdBy":"old","members":["old"],"theirs":true},"Odd Name":{"x":1}}"#,
+    );
     register(&bus.home, &ann, Some("p"), None).unwrap();
     post::send(&bus.home, &seat("bob"), &ann, "x").unwrap();
     bus.inbox("ann");
     rooms::join(&bus.home, &ann, &RoomName::parse("seo").unwrap()).unwrap();
     let agents = bus.json("agents.json");
-    assert_eq!((&agents["ann"]["capabilities"], &agents["ann"]["roleId"], &agents["odd/id"]), (&json!(["x"]), &json!("r"), &json!(17)));
-    assert_eq!((&agents["ann"]["registeredAt"], &agents["ann"]["project"]), (&json!(5), &json!("p")));
-    assert_eq!(bus.json("cursors/ann.json"), json!({"inboxOffset": 1, "theirs": [1, 2]}));
+    assert_eq!(
+        (
+            &agents["ann"]["capabilities"],
+            &agents["ann"]["roleId"],
+            &agents["odd/id"]
+        ),
+        (&json!(["x"]), &json!("r"), &json!(17))
+    );
+    assert_eq!(
+        (&agents["ann"]["registeredAt"], &agents["ann"]["project"]),
+        (&json!(5), &json!("p"))
+    );
+    assert_eq!(
+        bus.json("cursors/ann.json"),
+        json!({"inboxOffset": 1, "theirs": [1, 2]})
+    );
     let rooms = bus.json("rooms.json");
-    assert_eq!((&rooms["seo"]["theirs"], &rooms["seo"]["members"], &rooms["Odd Name"]), (&json!(true), &json!(["old", "ann"]), &json!({"x": 1})));
+    assert_eq!(
+        (
+            &rooms["seo"]["theirs"],
+            &rooms["seo"]["members"],
+            &rooms["Odd Name"]
+        ),
+        (&json!(true), &json!(["old", "ann"]), &json!({"x": 1}))
+    );
 }
 
 // spec: STO-023
@@ -183,7 +218,14 @@ fn what_another_program_keeps_in_an_entry_or_a_cursor_stays_there() {
 fn a_room_is_the_same_with_or_without_its_mark() {
     let bus = bus();
     for name in ["seo", "#seo", " #SEO ", "##Seo"] {
-        post::post(&bus.home, &seat("ann"), &RoomName::parse(name).unwrap(), name, None).unwrap();
+        post::post(
+            &bus.home,
+            &seat("ann"),
+            &RoomName::parse(name).unwrap(),
+            name,
+            None,
+        )
+        .unwrap();
     }
     assert_eq!(bus.lines("rooms/seo.jsonl").len(), 4);
     assert_eq!(std::fs::read_dir(bus.path("rooms")).unwrap().count(), 1);
@@ -194,13 +236,35 @@ fn a_room_is_the_same_with_or_without_its_mark() {
 fn a_name_that_could_leave_its_folder_or_share_a_file_is_refused() {
     let (long, longest) = ("a".repeat(65), "a".repeat(64));
     for id in [
-        "", ".", "..", "../x", "a/b", "/etc/passwd", "a\\b", "a\0b", "a\nb", "a b", ".hidden", "-rf", "ä", "a\u{202e}b", "system",
-        "__proto__", "constructor", "prototype", &long,
+        "",
+        ".",
+        "..",
+        "../x",
+        "a/b",
+        "/etc/passwd",
+        "a\\b",
+        "a\0b",
+        "a\nb",
+        "a b",
+        ".hidden",
+        "-rf",
+        "ä",
+        "a\u{202e}b",
+        "system",
+        "__proto__",
+        "constructor",
+        "prototype",
+        &long,
     ] {
         assert!(matches!(SeatId::parse(id), Err(BusError::SeatName)), "{id:?}");
     }
-    for name in ["", "#", "..", "#../x", "a/b", "a\0b", "a\nb", "a b", ".hidden", "-rf", "ä", &long] {
-        assert!(matches!(RoomName::parse(name), Err(BusError::RoomName)), "{name:?}");
+    for name in [
+        "", "#", "..", "#../x", "a/b", "a\0b", "a\nb", "a b", ".hidden", "-rf", "ä", &long,
+    ] {
+        assert!(
+            matches!(RoomName::parse(name), Err(BusError::RoomName)),
+            "{name:?}"
+        );
     }
     for id in ["a", "A", "a.b", "a-b_c.9", "Z9", "_x", &longest] {
         assert_eq!(SeatId::parse(id).unwrap().as_str(), id);
@@ -222,13 +286,23 @@ fn nobody_else_may_look_into_the_directory() {
     muster_bus::read::read(&home, &ann, &room("seo"), Want::default()).unwrap();
     let mut folders = vec![root];
     while let Some(folder) = folders.pop() {
-        assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o077, 0, "{}", folder.display());
+        assert_eq!(
+            folder.metadata().unwrap().permissions().mode() & 0o077,
+            0,
+            "{}",
+            folder.display()
+        );
         for entry in std::fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
             } else if !path.starts_with(home.root().join(".muster")) {
-                assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600, "{}", path.display());
+                assert_eq!(
+                    path.metadata().unwrap().mode() & 0o777,
+                    0o600,
+                    "{}",
+                    path.display()
+                );
             }
         }
     }
@@ -239,7 +313,13 @@ fn nobody_else_may_look_into_the_directory() {
 fn reading_one_source_leaves_every_other_one_unread() {
     let bus = bus();
     let (ann, bob) = (seat("ann"), seat("bob"));
-    let sources = [Source::Inbox, Source::Status, room("general"), room("a"), room("b")];
+    let sources = [
+        Source::Inbox,
+        Source::Status,
+        room("general"),
+        room("a"),
+        room("b"),
+    ];
     post::send(&bus.home, &bob, &ann, "x").unwrap();
     post::status(&bus.home, &bob, "x", None).unwrap();
     for name in ["general", "a", "b"] {
@@ -262,7 +342,10 @@ fn a_peek_leaves_the_cursor_and_every_file() {
     post::send(&bus.home, &seat("bob"), &seat("ann"), "x").unwrap();
     post::post(&bus.home, &seat("bob"), &RoomName::general(), "y", None).unwrap();
     let before = public(&bus.home);
-    let peek = Want { peek: true, ..Want::default() };
+    let peek = Want {
+        peek: true,
+        ..Want::default()
+    };
     for _ in 0..2 {
         assert_eq!(texts(&bus.read("ann", &Source::Inbox, peek)), ["x"]);
         assert_eq!(texts(&bus.read("ann", &room("general"), peek)), ["y"]);
@@ -273,12 +356,16 @@ fn a_peek_leaves_the_cursor_and_every_file() {
 // spec: STO-034 STO-035
 #[test]
 fn a_cursor_moves_with_a_cut_and_one_past_the_end_hides_nothing() {
-    let limits = Limits { room: muster_bus::limits::Bound { max: 10, keep: 4 }, ..Limits::default() };
+    let limits = Limits {
+        room: muster_bus::limits::Bound { max: 10, keep: 4 },
+        ..Limits::default()
+    };
     let dir = tempfile::tempdir().unwrap();
     let home = Home::open(dir.path(), limits, Clock::system()).unwrap();
     let (ann, bob, general) = (seat("ann"), seat("bob"), RoomName::general());
     let say = |n: u32| post::post(&home, &bob, &general, &n.to_string(), None).unwrap();
-    let read = || texts(&muster_bus::read::read(&home, &ann, &room("general"), Want::default()).unwrap()).join(" ");
+    let read =
+        || texts(&muster_bus::read::read(&home, &ann, &room("general"), Want::default()).unwrap()).join(" ");
     (0..9).for_each(|n| drop(say(n)));
     assert_eq!(read(), "0 1 2 3 4 5 6 7 8");
     // The eleventh cuts it to four: 7 to 10 stay, and two of them are read.
@@ -286,7 +373,11 @@ fn a_cursor_moves_with_a_cut_and_one_past_the_end_hides_nothing() {
     assert_eq!(depth(&home, &ann, &room("general")).unwrap(), 4);
     assert_eq!(read(), "9 10");
     assert_eq!(read(), "");
-    std::fs::write(dir.path().join("cursors/ann.json"), r#"{"roomOffset": 1000000000}"#).unwrap();
+    std::fs::write(
+        dir.path().join("cursors/ann.json"),
+        r#"{"roomOffset": 1000000000}"#,
+    )
+    .unwrap();
     say(11);
     let batch = muster_bus::read::read(&home, &ann, &room("general"), Want::default()).unwrap();
     assert_eq!(texts(&batch).join(" "), "7 8 9 10 11");

@@ -21,11 +21,28 @@ const THIRTY_DAYS: i64 = 30 * 24 * 60 * 60 * 1_000;
 
 #[derive(Debug, Clone)]
 enum Act {
-    Send { from: usize, to: usize },
-    Post { from: usize, room: usize, kind: Option<Kind> },
-    Status { from: usize },
-    Read { agent: usize, source: usize, limit: Option<usize>, peek: bool, since: Option<i64> },
-    Wait { millis: i64 },
+    Send {
+        from: usize,
+        to: usize,
+    },
+    Post {
+        from: usize,
+        room: usize,
+        kind: Option<Kind>,
+    },
+    Status {
+        from: usize,
+    },
+    Read {
+        agent: usize,
+        source: usize,
+        limit: Option<usize>,
+        peek: bool,
+        since: Option<i64>,
+    },
+    Wait {
+        millis: i64,
+    },
     Reopen,
 }
 
@@ -95,8 +112,15 @@ impl Log {
             .filter(|said| inbox || said.from != AGENTS[agent])
             .filter(|said| want.since.is_none_or(|since| said.ts > since))
             .collect();
-        let limit = want.limit.unwrap_or(if inbox { usize::MAX } else { ROOM_READ }).min(new.len());
-        let (older, shown) = if inbox { (&new[..0], &new[..limit]) } else { new.split_at(new.len() - limit) };
+        let limit = want
+            .limit
+            .unwrap_or(if inbox { usize::MAX } else { ROOM_READ })
+            .min(new.len());
+        let (older, shown) = if inbox {
+            (&new[..0], &new[..limit])
+        } else {
+            new.split_at(new.len() - limit)
+        };
         let ids = |said: &[&Said]| said.iter().map(|said| said.id.clone()).collect::<Vec<_>>();
         let (older, shown) = (ids(older), ids(shown));
         if !want.peek {
@@ -112,7 +136,10 @@ impl Log {
 
     fn unread(&self, agent: usize, inbox: bool) -> usize {
         let first = self.read.get(&agent).copied().unwrap_or(0);
-        self.live[first..].iter().filter(|said| inbox || said.from != AGENTS[agent]).count()
+        self.live[first..]
+            .iter()
+            .filter(|said| inbox || said.from != AGENTS[agent])
+            .count()
     }
 }
 
@@ -126,7 +153,10 @@ struct Both {
 fn limits() -> Limits {
     Limits {
         room: Bound { max: MAX, keep: KEEP },
-        status: Bound { max: STATUS_MAX, keep: STATUS_KEEP },
+        status: Bound {
+            max: STATUS_MAX,
+            keep: STATUS_KEEP,
+        },
     }
 }
 
@@ -150,12 +180,29 @@ impl Both {
         let home = Home::open(dir.path(), limits(), clock.clone()).unwrap();
         // Before anybody posts there it has no file to read from.
         std::fs::write(dir.path().join("rooms/seo.jsonl"), "").unwrap();
-        Self { dir, clock, home, logs: BTreeMap::new() }
+        Self {
+            dir,
+            clock,
+            home,
+            logs: BTreeMap::new(),
+        }
     }
 
-    fn said(&mut self, name: String, sent: post::Sent, from: usize, decision: bool, bound: Option<(usize, usize)>) {
+    fn said(
+        &mut self,
+        name: String,
+        sent: post::Sent,
+        from: usize,
+        decision: bool,
+        bound: Option<(usize, usize)>,
+    ) {
         let now = self.home.now();
-        let said = Said { id: sent.id, ts: sent.ts, from: AGENTS[from].to_owned(), decision };
+        let said = Said {
+            id: sent.id,
+            ts: sent.ts,
+            from: AGENTS[from].to_owned(),
+            decision,
+        };
         self.logs.entry(name).or_default().add(said, now, bound);
     }
 
@@ -168,7 +215,13 @@ impl Both {
             Act::Post { from, room, kind } => {
                 let name = RoomName::parse(ROOMS[room]).unwrap();
                 let sent = post::post(&self.home, &seat(AGENTS[from]), &name, "x", kind).unwrap();
-                self.said(file(2 + room, 0).1, sent, from, kind == Some(Kind::Decision), Some((MAX, KEEP)));
+                self.said(
+                    file(2 + room, 0).1,
+                    sent,
+                    from,
+                    kind == Some(Kind::Decision),
+                    Some((MAX, KEEP)),
+                );
             }
             Act::Status { from } => {
                 let sent = post::status(&self.home, &seat(AGENTS[from]), "x", None).unwrap();
@@ -176,7 +229,13 @@ impl Both {
             }
             Act::Wait { millis } => self.clock.advance(Duration::from_millis(millis.unsigned_abs())),
             Act::Reopen => self.home = Home::open(self.dir.path(), limits(), self.clock.clone()).unwrap(),
-            Act::Read { agent, source, limit, peek, since } => {
+            Act::Read {
+                agent,
+                source,
+                limit,
+                peek,
+                since,
+            } => {
                 let (source, name) = file(source, agent);
                 // Counted from the present, so that it means something after thirty days too.
                 let since = since.map(|ago| self.home.now() - ago);
@@ -211,8 +270,17 @@ impl Both {
                 let (source, name) = file(source, agent);
                 let Some(log) = self.logs.get(&name) else { continue };
                 let inbox = source == Source::Inbox;
-                prop_assert_eq!(unread(&self.home, &seat(id), &source).unwrap(), log.unread(agent, inbox), "{} of {}", name, id);
-                prop_assert_eq!(depth(&self.home, &seat(id), &source).unwrap(), log.live.len() as u64);
+                prop_assert_eq!(
+                    unread(&self.home, &seat(id), &source).unwrap(),
+                    log.unread(agent, inbox),
+                    "{} of {}",
+                    name,
+                    id
+                );
+                prop_assert_eq!(
+                    depth(&self.home, &seat(id), &source).unwrap(),
+                    log.live.len() as u64
+                );
                 let live: Vec<String> = log.live.iter().map(|said| said.id.clone()).collect();
                 prop_assert_eq!(&self.file(&name), &live, "{}", name);
                 let archive = match name.as_str() {
@@ -227,7 +295,9 @@ impl Both {
 
     fn file(&self, name: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
-        text.lines().map(|line| word(&serde_json::from_str(line).unwrap(), "id")).collect()
+        text.lines()
+            .map(|line| word(&serde_json::from_str(line).unwrap(), "id"))
+            .collect()
     }
 }
 

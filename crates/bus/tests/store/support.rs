@@ -55,7 +55,10 @@ impl Bus {
 
     pub(crate) fn add(&self, name: &str, bytes: impl AsRef<[u8]>) {
         use std::io::Write as _;
-        let mut file = std::fs::File::options().append(true).open(self.path(name)).unwrap();
+        let mut file = std::fs::File::options()
+            .append(true)
+            .open(self.path(name))
+            .unwrap();
         file.write_all(bytes.as_ref()).unwrap();
     }
 
@@ -66,12 +69,18 @@ impl Bus {
     /// Every line of a log, each of which must be a JSON object.
     pub(crate) fn lines(&self, name: &str) -> Vec<Entry> {
         let bytes = self.bytes(name);
-        assert!(bytes.is_empty() || bytes.ends_with(b"\n"), "{name} ends in an unfinished line");
+        assert!(
+            bytes.is_empty() || bytes.ends_with(b"\n"),
+            "{name} ends in an unfinished line"
+        );
         let lines = bytes.strip_suffix(b"\n").unwrap_or_default();
         if lines.is_empty() {
             return Vec::new();
         }
-        lines.split(|byte| *byte == b'\n').map(|line| serde_json::from_slice(line).unwrap()).collect()
+        lines
+            .split(|byte| *byte == b'\n')
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect()
     }
 
     /// The texts of what is new in an inbox.
@@ -90,7 +99,11 @@ pub(crate) fn texts(batch: &Batch) -> Vec<String> {
 
 /// A text field of an entry; nothing where it has none.
 pub(crate) fn word(entry: &Entry, name: &str) -> String {
-    entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    entry
+        .get(name)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 pub(crate) fn seat(id: &str) -> SeatId {
@@ -155,7 +168,10 @@ pub(crate) fn child_with_mounts(test: &str, place: &Path) -> Option<Command> {
         .arg(place)
         .output();
     if !possible.is_ok_and(|said| said.status.success()) {
-        assert!(std::env::var_os("CI").is_none(), "{test} needs a mount of its own (unshare --mount)");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "{test} needs a mount of its own (unshare --mount)"
+        );
         eprintln!("SKIPPED {test}: nothing can be mounted here (unshare --mount)");
         return None;
     }
@@ -201,7 +217,11 @@ pub(crate) fn run(commands: Vec<Command>) -> Vec<Vec<String>> {
 pub(crate) fn wait_for(path: &Path) {
     let begun = Instant::now();
     while !path.exists() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{} never came", path.display());
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{} never came",
+            path.display()
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -44,26 +44,47 @@ fn a_queue_item_has_its_text_its_tick_and_the_priority_of_the_heading_above() {
 #[test]
 fn the_reference_stands_behind_the_last_dash_and_the_date_behind_a_trailing_dot() {
     let lines = [
-        ("- plain — abc123 · 2026-11-30", done("plain", Some("abc123"), Some("2026-11-30"))),
+        (
+            "- plain — abc123 · 2026-11-30",
+            done("plain", Some("abc123"), Some("2026-11-30")),
+        ),
         ("- a — b — c · d", done("a — b", Some("c"), Some("d"))),
         ("- a · b — c", done("a · b", Some("c"), None)),
-        ("- a — b · c · 2026-01-02", done("a", Some("b · c"), Some("2026-01-02"))),
+        (
+            "- a — b · c · 2026-01-02",
+            done("a", Some("b · c"), Some("2026-01-02")),
+        ),
         ("- a · b", done("a · b", None, None)),
         ("- a · 2026-01-02", done("a", None, Some("2026-01-02"))),
-        ("- [x] ticked — #12 · 2026-01-02", done("ticked", Some("#12"), Some("2026-01-02"))),
+        (
+            "- [x] ticked — #12 · 2026-01-02",
+            done("ticked", Some("#12"), Some("2026-01-02")),
+        ),
         ("- nothing at all", done("nothing at all", None, None)),
-        ("bare — #1 · 2026-01-02", done("bare", Some("#1"), Some("2026-01-02"))),
+        (
+            "bare — #1 · 2026-01-02",
+            done("bare", Some("#1"), Some("2026-01-02")),
+        ),
     ];
     for (line, record) in lines {
         assert_eq!(records(Kind::Done, line), [record], "{line}");
     }
-    assert_eq!(records(Kind::Done, "A sentence — with a dash.\n\n# A heading — x · 2026-01-02"), []);
+    assert_eq!(
+        records(
+            Kind::Done,
+            "A sentence — with a dash.\n\n# A heading — x · 2026-01-02"
+        ),
+        []
+    );
 }
 
 // spec: WRK-012
 #[test]
 fn a_record_renders_with_its_reference_behind_the_last_dash_and_its_date_behind_a_trailing_dot() {
-    assert_eq!(done("a — b", Some("c"), Some("2026-01-02")).line(), "- a — b — c · 2026-01-02");
+    assert_eq!(
+        done("a — b", Some("c"), Some("2026-01-02")).line(),
+        "- a — b — c · 2026-01-02"
+    );
     assert_eq!(done("a", Some("c"), None).line(), "- a — c");
     assert_eq!(done("a", None, Some("2026-01-02")).line(), "- a · 2026-01-02");
     assert_eq!(queue(Some("P0"), "a", true).line(), "- [x] a");
@@ -76,7 +97,10 @@ fn a_board_row_has_its_cells_by_column_and_the_heading_above_its_table() {
     let text = "# Board\n## Now\n\n| Stream | Owner |\n|:---|---:|\n| bus \\| web | `ann` |\n| short |\n| a | b | c |\n\nno row\n| not | a table |\n| either | way |\n";
     let row = |section: &str, cells: &[(&str, &str)]| Record::Board {
         section: Some(section.to_owned()),
-        cells: cells.iter().map(|(name, cell)| ((*name).to_owned(), (*cell).to_owned())).collect(),
+        cells: cells
+            .iter()
+            .map(|(name, cell)| ((*name).to_owned(), (*cell).to_owned()))
+            .collect(),
     };
     assert_eq!(
         records(Kind::Board, text),
@@ -93,7 +117,10 @@ fn what_stands_in_a_block_of_code_is_no_record() {
     let text = "## P0\n```md\n- [ ] an example\n~~~\n## P1\n```\n- [ ] real\n~~~~\n```\n- [ ] another example\n~~~~\n- [ ] real too\n";
     assert_eq!(
         records(Kind::Queue, text),
-        [queue(Some("P0"), "real", false), queue(Some("P0"), "real too", false)]
+        [
+            queue(Some("P0"), "real", false),
+            queue(Some("P0"), "real too", false)
+        ]
     );
 }
 

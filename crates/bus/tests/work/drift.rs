@@ -17,13 +17,30 @@ fn git(repo: &Path, words: &[&str]) {
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .output()
         .unwrap();
-    assert!(said.status.success(), "git {words:?}: {}", String::from_utf8_lossy(&said.stderr));
+    assert!(
+        said.status.success(),
+        "git {words:?}: {}",
+        String::from_utf8_lossy(&said.stderr)
+    );
 }
 
 fn commit(repo: &Path, author: &str) {
     git(repo, &["add", "-A"]);
     let (name, mail) = (format!("user.name={author}"), "user.email=a@b.test");
-    git(repo, &["-c", &name, "-c", mail, "commit", "-q", "--allow-empty", "-m", "change"]);
+    git(
+        repo,
+        &[
+            "-c",
+            &name,
+            "-c",
+            mail,
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "change",
+        ],
+    );
 }
 
 fn world() -> World {
@@ -53,7 +70,10 @@ fn a_document_whose_last_writer_has_another_role_is_found() {
     assert_eq!((found.drifted.len(), found.unknown.len()), (1, 0), "{found:?}");
     let one = &found.drifted[0];
     assert_eq!(Path::new(&one.path), world.repo.join("docs/QUEUE.md"));
-    assert_eq!((one.agent.as_str(), one.role.as_deref(), one.owners.as_slice()), ("bob", Some("dev"), ["lead".to_owned()].as_slice()));
+    assert_eq!(
+        (one.agent.as_str(), one.role.as_deref(), one.owners.as_slice()),
+        ("bob", Some("dev"), ["lead".to_owned()].as_slice())
+    );
     assert_eq!(all(&world.repo), before);
     world.put("docs/QUEUE.md", "- [ ] one\n");
     commit(&world.repo, "ann");
@@ -66,10 +86,19 @@ fn an_absolute_path_and_a_pattern_are_looked_up_too() {
     let world = world();
     commit(&world.repo, "bob");
     let absolute = format!("{{{:?}: \"lead\"}}", world.repo.join("docs/NOTES.md"));
-    for (scopes, count) in [(absolute.as_str(), 1), (r#"{"docs/*.md": "lead"}"#, 2), (r#"{"**/*.md": "lead"}"#, 2), (r#"{"*.md": "lead"}"#, 0)] {
+    for (scopes, count) in [
+        (absolute.as_str(), 1),
+        (r#"{"docs/*.md": "lead"}"#, 2),
+        (r#"{"**/*.md": "lead"}"#, 2),
+        (r#"{"*.md": "lead"}"#, 0),
+    ] {
         world.declare(scopes);
         let found = drift(&world.home).unwrap();
-        assert_eq!((found.drifted.len(), found.unknown.len()), (count, 0), "{scopes}: {found:?}");
+        assert_eq!(
+            (found.drifted.len(), found.unknown.len()),
+            (count, 0),
+            "{scopes}: {found:?}"
+        );
     }
     // What names the document itself counts before a pattern.
     world.declare(r#"{"docs/*.md": "lead", "docs/NOTES.md": "dev"}"#);
@@ -80,7 +109,11 @@ fn an_absolute_path_and_a_pattern_are_looked_up_too() {
 fn an_author_who_is_no_agent_and_a_document_without_a_history_say_nothing() {
     let world = world();
     world.declare(r#"{"docs/QUEUE.md": "lead", "docs/gone.md": "lead", "/nowhere/x.md": "lead"}"#);
-    assert_eq!(drift(&world.home).unwrap(), muster_bus::scopes::Drift::default(), "no commit yet, which git may call a failure");
+    assert_eq!(
+        drift(&world.home).unwrap(),
+        muster_bus::scopes::Drift::default(),
+        "no commit yet, which git may call a failure"
+    );
     commit(&world.repo, "A. Person");
     assert_eq!(drift(&world.home).unwrap(), muster_bus::scopes::Drift::default());
 }
@@ -93,7 +126,11 @@ fn a_repository_that_git_cannot_read_is_said_to_be_unknown() {
     std::fs::write(world.repo.join(".git/HEAD"), "broken").unwrap();
     let found = drift(&world.home).unwrap();
     assert_eq!((found.drifted.len(), found.unknown.len()), (0, 1), "{found:?}");
-    assert!(found.unknown[0].contains("cannot be told: git ended with"), "{}", found.unknown[0]);
+    assert!(
+        found.unknown[0].contains("cannot be told: git ended with"),
+        "{}",
+        found.unknown[0]
+    );
 }
 
 #[test]
@@ -106,7 +143,12 @@ fn no_setting_of_a_repository_starts_another_program() {
     std::fs::write(&script, format!("#!/bin/sh\ntouch {}\n", trace.display())).unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let script = script.to_str().unwrap();
-    for (name, value) in [("core.fsmonitor", script), ("core.pager", script), ("log.showSignature", "true"), ("gpg.program", script)] {
+    for (name, value) in [
+        ("core.fsmonitor", script),
+        ("core.pager", script),
+        ("log.showSignature", "true"),
+        ("gpg.program", script),
+    ] {
         git(&world.repo, &["config", name, value]);
     }
     assert_eq!(drift(&world.home).unwrap().drifted.len(), 2);

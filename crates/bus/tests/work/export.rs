@@ -13,7 +13,11 @@ const DONE: &str = "- a — b — c · 2026-01-02\n- d\n";
 const BOARD: &str = "| Stream   | Owner |\n| -------- | ----- |\n| bus      | ann   |\n| web | bob |\n";
 
 fn everything() -> World {
-    let world = World::new(&[("docs/QUEUE.md", QUEUE), ("docs/DONE.md", DONE), ("docs/WORKSTREAMS.md", BOARD)]);
+    let world = World::new(&[
+        ("docs/QUEUE.md", QUEUE),
+        ("docs/DONE.md", DONE),
+        ("docs/WORKSTREAMS.md", BOARD),
+    ]);
     import_work(&world.home, "p", world.named()).unwrap();
     world
 }
@@ -24,9 +28,18 @@ fn an_export_reports_the_documents_byte_for_byte_and_writes_none() {
     let world = everything();
     let before = all(&world.repo);
     let exported = export_work(&world.home, "p", false, None, world.named()).unwrap();
-    let texts: Vec<_> = exported.documents.iter().map(|document| document.text.as_str()).collect();
+    let texts: Vec<_> = exported
+        .documents
+        .iter()
+        .map(|document| document.text.as_str())
+        .collect();
     assert_eq!(texts, [QUEUE, DONE, BOARD]);
-    assert!(exported.documents.iter().all(|document| document.same && !document.written));
+    assert!(
+        exported
+            .documents
+            .iter()
+            .all(|document| document.same && !document.written)
+    );
     assert_eq!(all(&world.repo), before);
 }
 
@@ -40,7 +53,12 @@ fn a_written_export_makes_the_files_what_was_reported_and_keeps_their_modes() {
     let report = export_work(&world.home, "p", false, None, world.named()).unwrap();
     assert!(!report.documents[1].same);
     let exported = export_work(&world.home, "p", true, None, world.named()).unwrap();
-    assert!(exported.documents.iter().all(|document| document.same && document.written));
+    assert!(
+        exported
+            .documents
+            .iter()
+            .all(|document| document.same && document.written)
+    );
     assert_eq!(exported.notes, ["docs/DONE.md is not there and is made"]);
     for (document, reported) in exported.documents.iter().zip(&report.documents) {
         assert_eq!(world.text(&document.path), reported.text);
@@ -60,7 +78,10 @@ fn an_export_of_nothing_is_refused_and_blanks_no_document() {
     }
     // A store without documents is as empty as none.
     std::fs::create_dir_all(world.home.root().join("work")).unwrap();
-    let empty = format!(r#"{{"project":"p","repo":{:?},"importedAt":1,"documents":[]}}"#, world.repo);
+    let empty = format!(
+        r#"{{"project":"p","repo":{:?},"importedAt":1,"documents":[]}}"#,
+        world.repo
+    );
     std::fs::write(world.home.root().join("work/p.json"), empty).unwrap();
     let refused = export_work(&world.home, "p", true, None, world.named());
     assert!(matches!(refused, Err(BusError::NothingImported(_))));
@@ -81,7 +102,9 @@ fn a_scope_of_another_role_is_told_of_and_the_document_is_written_all_the_same()
         assert_eq!(world.text("docs/QUEUE.md"), QUEUE);
         exported.notes.join("; ")
     };
-    assert!(export(Some("ann")).contains("docs/QUEUE.md: this document is declared for lead, and 'ann' is docs"));
+    assert!(
+        export(Some("ann")).contains("docs/QUEUE.md: this document is declared for lead, and 'ann' is docs")
+    );
     assert!(!export(Some("bob")).contains("declared"));
     assert!(export(None).contains("declared for lead, and no agentId was given"));
     world.declare("{");
@@ -96,10 +119,18 @@ fn a_document_that_was_edited_since_its_import_is_never_written_over() {
     std::fs::remove_file(world.repo.join("docs/QUEUE.md")).unwrap();
     let before = all(&world.repo);
     let refused = export_work(&world.home, "p", true, None, world.named()).unwrap_err();
-    assert!(matches!(&refused, BusError::Edited(names) if names == "docs/DONE.md"), "{refused}");
+    assert!(
+        matches!(&refused, BusError::Edited(names) if names == "docs/DONE.md"),
+        "{refused}"
+    );
     assert_eq!(all(&world.repo), before, "not even the others were written");
     let report = export_work(&world.home, "p", false, None, world.named()).unwrap();
-    assert!(report.notes.iter().any(|note| note.contains("docs/DONE.md changed since it was imported")));
+    assert!(
+        report
+            .notes
+            .iter()
+            .any(|note| note.contains("docs/DONE.md changed since it was imported"))
+    );
     import_work(&world.home, "p", world.named()).unwrap();
     export_work(&world.home, "p", true, None, world.named()).unwrap();
     assert_eq!(world.text("docs/DONE.md"), "- edited\n");
@@ -114,7 +145,12 @@ fn nothing_is_written_through_a_link_that_leaves_the_repository() {
     std::os::unix::fs::symlink(elsewhere.repo.join("docs"), &docs).unwrap();
     let before = all(&elsewhere.repo);
     let refused = export_work(&world.home, "p", true, None, world.named()).unwrap_err();
-    assert!(refused.to_string().contains("is a link to a place outside its repository"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains("is a link to a place outside its repository"),
+        "{refused}"
+    );
     assert_eq!(all(&elsewhere.repo), before);
 }
 
@@ -126,7 +162,11 @@ fn a_link_inside_the_repository_stays_one_and_its_target_is_written() {
     let before = world.repo.join("queue.md").metadata().unwrap().ino();
     export_work(&world.home, "p", true, None, world.named()).unwrap();
     assert!(world.repo.join("docs/QUEUE.md").is_symlink());
-    assert_ne!(world.repo.join("queue.md").metadata().unwrap().ino(), before, "it was replaced, not filled anew");
+    assert_ne!(
+        world.repo.join("queue.md").metadata().unwrap().ino(),
+        before,
+        "it was replaced, not filled anew"
+    );
     assert_eq!(world.text("queue.md"), QUEUE);
 }
 
@@ -134,7 +174,10 @@ fn a_link_inside_the_repository_stays_one_and_its_target_is_written() {
 fn an_export_into_another_checkout_makes_what_is_missing_and_leaves_what_differs() {
     let (world, other) = (everything(), World::new(&[]));
     std::fs::remove_dir(other.repo.join("docs")).unwrap();
-    let place = Place { repo: Some(&other.repo), default_repo: None };
+    let place = Place {
+        repo: Some(&other.repo),
+        default_repo: None,
+    };
     export_work(&world.home, "p", true, None, place).unwrap();
     assert_eq!(other.text("docs/WORKSTREAMS.md"), BOARD);
     other.put("docs/QUEUE.md", "- [ ] its own\n");

@@ -27,7 +27,11 @@ impl World {
         let home = Home::open(&dir.path().join("bus"), Limits::default(), Clock::system()).unwrap();
         let repo = std::fs::canonicalize(dir.path()).unwrap().join("repo");
         std::fs::create_dir_all(repo.join("docs")).unwrap();
-        let world = Self { home, repo, _dir: dir };
+        let world = Self {
+            home,
+            repo,
+            _dir: dir,
+        };
         for (name, text) in documents {
             world.put(name, text);
         }

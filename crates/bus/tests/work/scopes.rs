@@ -29,7 +29,11 @@ fn every_form_of_the_file_declares_the_same() {
             .collect();
         listed.sort();
         let wanted = [("docs/*.md", "docs,lead"), ("docs/QUEUE.md", "lead")];
-        assert_eq!(listed, wanted.map(|(path, roles)| (path.to_owned(), roles.to_owned())), "{form}");
+        assert_eq!(
+            listed,
+            wanted.map(|(path, roles)| (path.to_owned(), roles.to_owned())),
+            "{form}"
+        );
     }
 }
 
@@ -45,13 +49,29 @@ fn the_owner_may_write_another_may_not_and_nobody_owns_what_is_not_declared() {
     assert!(owner.owned && owner.may_write, "{owner:?}");
     let other = ask("docs/./QUEUE.md", "bob");
     assert!(other.owned && !other.may_write && other.path == "docs/QUEUE.md");
-    assert!(other.note.contains("declared for lead or planner, and 'bob' is dev"), "{}", other.note);
+    assert!(
+        other
+            .note
+            .contains("declared for lead or planner, and 'bob' is dev"),
+        "{}",
+        other.note
+    );
     assert!(ask("docs/QUEUE.md", "cid").note.contains("'cid' has no role"));
-    assert!(ask("docs/QUEUE.md", "dan").note.contains("'dan' is not registered"));
+    assert!(
+        ask("docs/QUEUE.md", "dan")
+            .note
+            .contains("'dan' is not registered")
+    );
     let free = ask("docs/OTHER.md", "dan");
     assert!(!free.owned && free.may_write && free.scope.is_none());
     for path in ["", "  ", "/", "..", "../x", "a/../../x", "a\0b"] {
-        assert!(matches!(may_write(&world.home, path, &seat("ann")), Err(BusError::Argument(_))), "{path:?}");
+        assert!(
+            matches!(
+                may_write(&world.home, path, &seat("ann")),
+                Err(BusError::Argument(_))
+            ),
+            "{path:?}"
+        );
     }
 }
 
@@ -100,7 +120,10 @@ fn a_malformed_file_is_told_of_and_never_taken_for_an_absent_one() {
             owner(&world.home, "docs/X.md").map(drop),
         ] {
             let said = answer.unwrap_err().to_string();
-            assert!(said.starts_with("scopes.json cannot be used ("), "{broken}: {said}");
+            assert!(
+                said.starts_with("scopes.json cannot be used ("),
+                "{broken}: {said}"
+            );
         }
     }
     let world = World::new(&[]);
@@ -112,7 +135,11 @@ fn a_malformed_file_is_told_of_and_never_taken_for_an_absent_one() {
 #[test]
 fn the_role_is_the_one_that_the_registry_names_now() {
     let world = world(r#"{"docs/QUEUE.md": "lead"}"#);
-    let may = || may_write(&world.home, "docs/QUEUE.md", &seat("ann")).unwrap().may_write;
+    let may = || {
+        may_write(&world.home, "docs/QUEUE.md", &seat("ann"))
+            .unwrap()
+            .may_write
+    };
     register(&world.home, &seat("ann"), None, Some("dev")).unwrap();
     assert!(!may());
     register(&world.home, &seat("ann"), None, Some("lead")).unwrap();
@@ -136,8 +163,14 @@ fn a_relative_declaration_stands_for_that_document_in_every_repository() {
 
 #[test]
 fn a_star_stands_for_a_part_of_a_name_and_two_for_any_folders() {
-    let world = world(r#"{"docs/*.md": "docs", "docs/Q*E.md": "queue", "docs/QUEUE.md": "lead", "src/**": "dev", "**/x/*": "x", "a/**/b": "ab"}"#);
-    let of = |path: &str| owner(&world.home, path).unwrap().map_or_else(String::new, |scope| scope.roles.join(","));
+    let world = world(
+        r#"{"docs/*.md": "docs", "docs/Q*E.md": "queue", "docs/QUEUE.md": "lead", "src/**": "dev", "**/x/*": "x", "a/**/b": "ab"}"#,
+    );
+    let of = |path: &str| {
+        owner(&world.home, path)
+            .unwrap()
+            .map_or_else(String::new, |scope| scope.roles.join(","))
+    };
     for (path, role) in [
         ("docs/QUEUE.md", "lead"),
         ("docs/QUERE.md", "queue"),
@@ -162,10 +195,20 @@ fn a_star_stands_for_a_part_of_a_name_and_two_for_any_folders() {
 
 #[test]
 fn a_pattern_of_many_stars_is_answered_at_once() {
-    let stars = format!("{{\"{}\": \"x\", \"{}\": \"x\"}}", "*a".repeat(200), "**/a/".repeat(200));
+    let stars = format!(
+        "{{\"{}\": \"x\", \"{}\": \"x\"}}",
+        "*a".repeat(200),
+        "**/a/".repeat(200)
+    );
     let world = world(&stars);
     let begun = std::time::Instant::now();
-    assert_eq!(owner(&world.home, &format!("{}b", "a".repeat(4_000))).unwrap(), None);
-    assert_eq!(owner(&world.home, &format!("{}b", "a/".repeat(2_000))).unwrap(), None);
+    assert_eq!(
+        owner(&world.home, &format!("{}b", "a".repeat(4_000))).unwrap(),
+        None
+    );
+    assert_eq!(
+        owner(&world.home, &format!("{}b", "a/".repeat(2_000))).unwrap(),
+        None
+    );
     assert!(begun.elapsed() < std::time::Duration::from_secs(5));
 }

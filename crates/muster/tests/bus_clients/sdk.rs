@@ -109,48 +109,33 @@ fn clients_of_every_make_on_both_ways_share_one_room_and_are_held_to_their_ids()
 fn a_wait_that_a_client_cancels_takes_no_message_with_it() {
     let Some(tools) = tools() else { return };
     let bus = Bus::new();
-    let tokens = ["ada", "bea"].map(|agent| bus.token(agent));
+    let bea = bus.token("bea");
     let daemon = bus.daemon(0, None);
-    for (sdk, mode) in CLIENTS {
+    for (number, (sdk, mode)) in CLIENTS.into_iter().enumerate() {
         for way in ["stdio", "http"] {
+            // An id of its own for each case: none waits for the one before to have left.
+            let ada = format!("ada-{number}-{way}");
             let mut client = Client::new(sdk, &tools);
             if way == "stdio" {
                 client.stdio(&bus, "ada", mode);
             } else {
-                client.http(&daemon.url(), &tokens[0], "ada", mode);
+                client.http(&daemon.url(), &bus.token(&ada), "ada", mode);
             }
-            client.http(&daemon.url(), &tokens[1], "bea", mode);
-            let wait = json!({"agentId": "ada", "source": "inbox", "timeoutMs": 50_000});
-            let waiting = client.begin(
-                "call",
-                json!({"session": "ada", "tool": "wait_for_message", "arguments": wait}),
-            );
-            // The wait has begun once its session is marked as the agent's.
-            let end = std::time::Instant::now() + Duration::from_secs(20);
-            while client.call("bea", "ping", json!({"to": "ada"}))["checks"]["session"] != true {
-                assert!(
-                    std::time::Instant::now() < end,
-                    "{sdk:?} {mode} {way}: the wait did not begin"
-                );
-            }
+            client.http(&daemon.url(), &bea, "bea", mode);
+            let waiting = client.begin_wait("ada", &ada, "bea");
             assert_eq!(client.ask("cancel", json!({"call": waiting}))["ok"], true);
             assert_eq!(client.answer(waiting)["error"], "cancelled");
-            // A wait that went on would see the message at once, or half a second later at most.
-            let text = format!("after {sdk:?} {mode} {way}");
             std::thread::sleep(Duration::from_millis(100));
+            let text = format!("after {sdk:?} {mode} {way}");
             client.call(
                 "bea",
                 "send_message",
-                json!({"from": "bea", "to": "ada", "text": text}),
+                json!({"from": "bea", "to": ada, "text": text}),
             );
+            // A wait that went on would see the message at once, or half a second later at most.
             std::thread::sleep(Duration::from_millis(700));
-            let batch = client.call(
-                "ada",
-                "read_messages",
-                json!({"agentId": "ada", "source": "inbox"}),
-            );
+            let batch = client.call("ada", "read_messages", json!({"agentId": ada, "source": "inbox"}));
             assert_eq!(texts(&batch), [text.as_str()], "{sdk:?} {mode} {way}");
-            client.ask("close", json!({"session": "ada"}));
         }
     }
 }

@@ -115,12 +115,12 @@ impl Bus {
         let mut err = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         let port = loop {
-            let before = said.len();
+            said.clear();
             assert!(
                 err.read_line(&mut said).unwrap() > 0,
                 "the daemon did not start: {said}"
             );
-            if let Some((_, rest)) = said[before..].split_once("answers on http://127.0.0.1:") {
+            if let Some((_, rest)) = said.split_once("answers on http://127.0.0.1:") {
                 break rest.split_once('/').unwrap().0.parse().unwrap();
             }
         };
@@ -320,6 +320,21 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Begins a wait of `agent` for direct messages in one session, as far as another one sees it; the number of its answer.
+    pub(crate) fn begin_wait(&mut self, session: &str, agent: &str, other: &str) -> u64 {
+        let wait = json!({"agentId": agent, "source": "inbox", "timeoutMs": 50_000});
+        let call = json!({"session": session, "tool": "wait_for_message", "arguments": wait});
+        let waiting = self.begin("call", call);
+        let end = Instant::now() + Duration::from_secs(20);
+        // Its session is marked as the agent's before it waits.
+        while self.call(other, "ping", json!({"to": agent}))["checks"]["session"] != true {
+            assert!(Instant::now() < end, "the wait of {agent} did not begin");
+        }
+        waiting
+    }
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
         drop(self.input.take());
@@ -334,9 +349,10 @@ impl Drop for Client {
 
 /// The texts of the messages of a read.
 pub(crate) fn texts(batch: &Value) -> Vec<&str> {
-    batch["messages"]
-        .as_array()
-        .unwrap()
+    let Some(messages) = batch["messages"].as_array() else {
+        panic!("no messages: {batch}");
+    };
+    messages
         .iter()
         .map(|message| message["text"].as_str().unwrap())
         .collect()
@@ -375,12 +391,12 @@ impl Model {
     /// The last request that offered tools, as JSON text: what the tools answered stands in it.
     pub(crate) fn heard(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap();
-        let requests = text
+        let mut requests = text
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap());
         let with_tools =
-            requests.filter(|request| request["door"] == "model" && request["body"]["tools"][0].is_object());
-        with_tools.last().unwrap()["body"].to_string()
+            requests.rfind(|request| request["door"] == "model" && request["body"]["tools"][0].is_object());
+        with_tools.unwrap()["body"].to_string()
     }
 }
 

@@ -83,15 +83,15 @@ impl Bearers {
         match &self.lock().tokens {
             Some(tokens) => tokens.find(bearer).map(|seat| Caller {
                 seat: Some(seat),
-                client: None,
+                ..Caller::default()
             }),
             None => self
                 .shared
                 .as_ref()
                 .is_some_and(|shared| secret::same(shared.as_str(), TokenHash::of(bearer).as_str()))
                 .then(|| Caller {
-                    seat: None,
                     client: peer.map(|peer| client(bearer, peer)),
+                    ..Caller::default()
                 }),
         }
     }
@@ -116,7 +116,7 @@ fn seen(home: &Home) -> Option<Seen> {
 /// Lets a request with a good bearer through, with its [`Caller`] as an extension.
 pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-    let Some(caller) = bearer(request.headers()).and_then(|bearer| daemon.bearers.caller(bearer, peer)) else {
+    let Some(mut caller) = bearer(request.headers()).and_then(|bearer| daemon.bearers.caller(bearer, peer)) else {
         let challenge = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))];
         return (
             StatusCode::UNAUTHORIZED,
@@ -125,6 +125,7 @@ pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Requ
         )
             .into_response();
     };
+    caller.once = !request.headers().contains_key("mcp-session-id");
     request.extensions_mut().insert(caller);
     next.run(request).await
 }

@@ -1,6 +1,7 @@
 //! The bus's door: MCP server `agent-coord` on stdio, or over Streamable HTTP on a listener of its own. Never decides: the tools of the bus do.
 
 mod caller;
+mod flight;
 mod gate;
 mod server;
 
@@ -61,6 +62,7 @@ pub struct Daemon {
     bearers: Bearers,
     listening: Arc<[SocketAddr]>,
     names: Arc<[String]>,
+    flights: flight::Flights,
     service: StreamableHttpService<server::Server, LocalSessionManager>,
 }
 
@@ -75,8 +77,11 @@ impl Daemon {
     ) -> Self {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(IDLE);
+        // No empty event first: some clients take it for a broken message.
+        sessions.session_config.sse_retry = None;
         let mut config = StreamableHttpServerConfig::default();
         config.json_response = true;
+        config.sse_retry = None;
         config.max_request_body_bytes = BODY;
         // The host and the origin are checked below, by the bus's own rules.
         config.allowed_hosts = Vec::new();
@@ -96,21 +101,28 @@ impl Daemon {
             bearers,
             listening: listening.into(),
             names: names.into(),
+            flights: flight::Flights::default(),
             service,
         }
     }
 
     /// Serves on one listener until `stop`.
     pub async fn serve(self, listener: tokio::net::TcpListener, stop: CancellationToken) {
-        crate::serve(listener, self.router(), Limits::default(), stop).await;
+        let limits = Limits {
+            // Agents think between two calls, and clients keep their connections for it.
+            head: Duration::from_secs(75),
+            ..Limits::default()
+        };
+        crate::serve(listener, self.router(), limits, stop).await;
     }
 
     /// Its routes.
     pub fn router(self) -> Router {
         let bearers_only = from_fn_with_state(self.clone(), caller::bearers_only);
+        let one_at_a_time = from_fn_with_state(self.clone(), flight::one_at_a_time);
         let this_server_only = from_fn_with_state(self.clone(), caller::this_server_only);
         Router::new()
-            .route("/mcp", any(mcp))
+            .route("/mcp", any(mcp).layer(one_at_a_time))
             .fallback(nothing)
             .layer(bearers_only)
             // Open to whoever asks, so it stands outside the check.

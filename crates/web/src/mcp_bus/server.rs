@@ -17,6 +17,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::flight::HungUp;
+
 /// What a client is told of the bus before it calls anything.
 const INSTRUCTIONS: &str = "agent-coord is a room shared by agents and people. At the start of a session call join with your agentId; at its end call unregister. \
 Direct messages wait in your inbox until you read them; wait_for_message blocks until one comes. \
@@ -50,12 +52,17 @@ impl Server {
     }
 
     /// Waits until the log grows and something in it is for the caller, until the time is up, or until nobody waits any more.
-    async fn wait(&self, waiting: Waiting, gone: CancellationToken) -> Result<Answer, ErrorData> {
+    async fn wait(
+        &self,
+        waiting: Waiting,
+        gone: CancellationToken,
+        hung_up: CancellationToken,
+    ) -> Result<Answer, ErrorData> {
         let until = Instant::now() + waiting.timeout();
         let waiting = Arc::new(tokio::sync::Mutex::new(waiting));
         loop {
             // A call that was cancelled takes nothing: the message stays unread for the next one.
-            if gone.is_cancelled() || self.stop.is_cancelled() {
+            if gone.is_cancelled() || hung_up.is_cancelled() || self.stop.is_cancelled() {
                 return Ok(waiting.lock().await.gone());
             }
             let kept = waiting.clone();
@@ -69,6 +76,7 @@ impl Server {
             loop {
                 tokio::select! {
                     () = gone.cancelled() => return Ok(waiting.gone()),
+                    () = hung_up.cancelled() => return Ok(waiting.gone()),
                     () = self.stop.cancelled() => return Ok(waiting.gone()),
                     () = tokio::time::sleep_until(until) => return Ok(waiting.timed_out()),
                     () = waiting.told() => break,
@@ -112,11 +120,15 @@ impl ServerHandler for Server {
                 None,
             ));
         }
-        let caller = context
-            .extensions
-            .get::<Parts>()
+        let parts = context.extensions.get::<Parts>();
+        let caller = parts
             .and_then(|parts| parts.extensions.get::<Caller>())
             .cloned()
+            .unwrap_or_default();
+        // On standard streams nobody hangs up but with the whole session.
+        let hung_up = parts
+            .and_then(|parts| parts.extensions.get::<HungUp>())
+            .map(|hung_up| hung_up.0.clone())
             .unwrap_or_default();
         let name = request.name.into_owned();
         let arguments = request.arguments.unwrap_or_default();
@@ -125,7 +137,7 @@ impl ServerHandler for Server {
             .await?;
         let answer = match called {
             Called::Done(answer) => answer,
-            Called::Wait(waiting) => self.wait(*waiting, context.ct).await?,
+            Called::Wait(waiting) => self.wait(*waiting, context.ct, hung_up).await?,
         };
         Ok(result(answer).into())
     }

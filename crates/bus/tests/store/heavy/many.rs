@@ -30,7 +30,8 @@ fn count(path: &Path) -> (BTreeMap<String, usize>, usize) {
 // spec: STO-026
 #[test]
 fn eight_processes_write_to_one_log_and_one_channel_and_no_line_is_lost_or_mixed() {
-    const NAME: &str = "heavy::many::eight_processes_write_to_one_log_and_one_channel_and_no_line_is_lost_or_mixed";
+    const NAME: &str =
+        "heavy::many::eight_processes_write_to_one_log_and_one_channel_and_no_line_is_lost_or_mixed";
     const EACH: usize = 500;
     if let Some((role, place)) = role() {
         let home = open(&place);
@@ -40,14 +41,23 @@ fn eight_processes_write_to_one_log_and_one_channel_and_no_line_is_lost_or_mixed
             let sent = if n % 2 == 0 {
                 post::send(&home, &seat(&role), &seat("all"), &text).unwrap()
             } else {
-                post::post(&home, &seat(&role), &RoomName::parse("many").unwrap(), &text, None).unwrap()
+                post::post(
+                    &home,
+                    &seat(&role),
+                    &RoomName::parse("many").unwrap(),
+                    &text,
+                    None,
+                )
+                .unwrap()
             };
             say(&sent.id);
         }
         return;
     }
     let bus = bus();
-    let children = (0..8).map(|n| child(NAME, &format!("w{n}"), bus.home.root())).collect();
+    let children = (0..8)
+        .map(|n| child(NAME, &format!("w{n}"), bus.home.root()))
+        .collect();
     std::fs::write(bus.path("go"), "").unwrap();
     let said: BTreeSet<String> = run(children).concat().into_iter().collect();
     assert_eq!(said.len(), 8 * EACH);
@@ -76,14 +86,20 @@ fn first_messages_to_new_inboxes_from_four_processes_at_once_all_arrive() {
         return;
     }
     let bus = bus();
-    let children = (0..4).map(|n| child(NAME, &format!("w{n}"), bus.home.root())).collect();
+    let children = (0..4)
+        .map(|n| child(NAME, &format!("w{n}"), bus.home.root()))
+        .collect();
     std::fs::write(bus.path("go"), "").unwrap();
     let said = run(children).concat();
     assert_eq!(said.len(), 4 * INBOXES);
     for words in said {
         let (n, id) = words.split_once(' ').unwrap();
         let lines = bus.lines(&format!("inbox/new-{n}.jsonl"));
-        assert_eq!(lines.iter().filter(|line| word(line, "id") == id).count(), 1, "{id} to new-{n}");
+        assert_eq!(
+            lines.iter().filter(|line| word(line, "id") == id).count(),
+            1,
+            "{id} to new-{n}"
+        );
         assert_eq!(lines.len(), 4);
     }
 }
@@ -96,10 +112,19 @@ struct Slot {
 
 /// Runs `slots` children of `test`, kills one of them at any moment again and again, and answers what was acknowledged and how many were
 /// killed. A child is told how many acknowledgements are left by its role, `NAME LEFT`.
-fn under_fire(test: &'static str, place: PathBuf, slots: usize, each: usize, pause: Duration) -> (Vec<String>, usize) {
+fn under_fire(
+    test: &'static str,
+    place: PathBuf,
+    slots: usize,
+    each: usize,
+    pause: Duration,
+) -> (Vec<String>, usize) {
     let slots: Arc<Vec<Slot>> = Arc::new(
         (0..slots)
-            .map(|_| Slot { child: Mutex::new(None), acknowledged: Mutex::new(Vec::new()) })
+            .map(|_| Slot {
+                child: Mutex::new(None),
+                acknowledged: Mutex::new(Vec::new()),
+            })
             .collect(),
     );
     let (over, kills) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -136,7 +161,10 @@ fn under_fire(test: &'static str, place: PathBuf, slots: usize, each: usize, pau
                     words.for_each(|id| slot.acknowledged.lock().unwrap().push(id));
                     let ended = slot.child.lock().unwrap().take().unwrap().wait().unwrap();
                     use std::os::unix::process::ExitStatusExt as _;
-                    assert!(ended.success() || ended.signal() == Some(9), "a child ended with {ended}");
+                    assert!(
+                        ended.success() || ended.signal() == Some(9),
+                        "a child ended with {ended}"
+                    );
                 }
             })
         })
@@ -146,7 +174,10 @@ fn under_fire(test: &'static str, place: PathBuf, slots: usize, each: usize, pau
     }
     over.store(true, Ordering::Relaxed);
     killer.join().unwrap();
-    let acknowledged = slots.iter().flat_map(|slot| slot.acknowledged.lock().unwrap().clone()).collect();
+    let acknowledged = slots
+        .iter()
+        .flat_map(|slot| slot.acknowledged.lock().unwrap().clone())
+        .collect();
     (acknowledged, kills.load(Ordering::Relaxed))
 }
 
@@ -158,8 +189,7 @@ fn told(role: &str) -> (&str, usize) {
 // spec: STO-026 STO-028 STO-029
 #[test]
 fn of_eight_processes_killed_again_and_again_every_acknowledged_message_is_there_exactly_once() {
-    const NAME: &str =
-        "heavy::many::of_eight_processes_killed_again_and_again_every_acknowledged_message_is_there_exactly_once";
+    const NAME: &str = "heavy::many::of_eight_processes_killed_again_and_again_every_acknowledged_message_is_there_exactly_once";
     if let Some((role, place)) = role() {
         let home = open(&place);
         let (name, left) = told(&role);
@@ -172,29 +202,53 @@ fn of_eight_processes_killed_again_and_again_every_acknowledged_message_is_there
     }
     let bus = bus();
     let begun = Instant::now();
-    let (acknowledged, kills) = under_fire(NAME, bus.home.root().to_owned(), 8, 5_000, Duration::from_millis(40));
+    let (acknowledged, kills) = under_fire(
+        NAME,
+        bus.home.root().to_owned(),
+        8,
+        5_000,
+        Duration::from_millis(40),
+    );
     let (found, torn) = count(&bus.path("inbox/all.jsonl"));
-    println!("{} acknowledged, {kills} killed, {torn} torn lines, {:?}", acknowledged.len(), begun.elapsed());
+    println!(
+        "{} acknowledged, {kills} killed, {torn} torn lines, {:?}",
+        acknowledged.len(),
+        begun.elapsed()
+    );
     assert!(acknowledged.len() >= 8 * 5_000 && kills > 20, "{kills} kills");
-    assert_eq!(acknowledged.iter().collect::<BTreeSet<_>>().len(), acknowledged.len());
-    assert!(found.values().all(|times| *times == 1), "a message stands there twice");
+    assert_eq!(
+        acknowledged.iter().collect::<BTreeSet<_>>().len(),
+        acknowledged.len()
+    );
+    assert!(
+        found.values().all(|times| *times == 1),
+        "a message stands there twice"
+    );
     for id in &acknowledged {
         assert!(found.contains_key(id), "{id} was acknowledged and is gone");
     }
     // A death cuts at most the one line it was writing, and hides at most the one acknowledgement it was giving.
-    assert!(torn <= kills && found.len() <= acknowledged.len() + kills, "{torn} torn, {} found", found.len());
+    assert!(
+        torn <= kills && found.len() <= acknowledged.len() + kills,
+        "{torn} torn, {} found",
+        found.len()
+    );
     // What is left can be used: nothing was torn for good, and no lock is held.
     let sent = post::send(&bus.home, &seat("ann"), &seat("all"), "last").unwrap();
     let last = bus.bytes("inbox/all.jsonl");
-    let last = last.strip_suffix(b"\n").unwrap().rsplit(|byte| *byte == b'\n').next().unwrap();
+    let last = last
+        .strip_suffix(b"\n")
+        .unwrap()
+        .rsplit(|byte| *byte == b'\n')
+        .next()
+        .unwrap();
     assert_eq!(word(&serde_json::from_slice(last).unwrap(), "id"), sent.id);
 }
 
 // spec: STO-027
 #[test]
 fn a_registry_written_by_processes_that_are_killed_always_reads_and_keeps_every_acknowledged_entry() {
-    const NAME: &str =
-        "heavy::many::a_registry_written_by_processes_that_are_killed_always_reads_and_keeps_every_acknowledged_entry";
+    const NAME: &str = "heavy::many::a_registry_written_by_processes_that_are_killed_always_reads_and_keeps_every_acknowledged_entry";
     if let Some((role, place)) = role() {
         let home = open(&place);
         let (name, left) = told(&role);
@@ -221,7 +275,13 @@ fn a_registry_written_by_processes_that_are_killed_always_reads_and_keeps_every_
             reads
         }
     });
-    let (acknowledged, kills) = under_fire(NAME, bus.home.root().to_owned(), 4, 150, Duration::from_millis(15));
+    let (acknowledged, kills) = under_fire(
+        NAME,
+        bus.home.root().to_owned(),
+        4,
+        150,
+        Duration::from_millis(15),
+    );
     over.store(true, Ordering::Relaxed);
     assert!(reader.join().unwrap() > 100);
     assert!(kills > 10, "{kills} kills");
@@ -239,14 +299,19 @@ fn a_reader_misses_no_message_of_a_channel_that_dying_processes_cut() {
     const NAME: &str = "heavy::many::a_reader_misses_no_message_of_a_channel_that_dying_processes_cut";
     fn small(place: &Path) -> Home {
         let bound = muster_bus::limits::Bound { max: 60, keep: 50 };
-        let limits = muster_bus::limits::Limits { room: bound, ..muster_bus::limits::Limits::default() };
+        let limits = muster_bus::limits::Limits {
+            room: bound,
+            ..muster_bus::limits::Limits::default()
+        };
         Home::open(place, limits, muster_core::Clock::system()).unwrap()
     }
     if let Some((role, place)) = role() {
         let home = small(&place);
         let (name, left) = told(&role);
         for _ in 0..left {
-            say(&post::post(&home, &seat(name), &RoomName::general(), "x", None).unwrap().id);
+            say(&post::post(&home, &seat(name), &RoomName::general(), "x", None)
+                .unwrap()
+                .id);
         }
         return;
     }
@@ -261,8 +326,13 @@ fn a_reader_misses_no_message_of_a_channel_that_dying_processes_cut() {
             // Once more after the last post.
             while !last {
                 last = over.load(Ordering::Relaxed);
-                let want = muster_bus::read::Want { limit: Some(500), ..muster_bus::read::Want::default() };
-                let batch = muster_bus::read::read(&home, &seat("reader"), &crate::support::room("general"), want).unwrap();
+                let want = muster_bus::read::Want {
+                    limit: Some(500),
+                    ..muster_bus::read::Want::default()
+                };
+                let batch =
+                    muster_bus::read::read(&home, &seat("reader"), &crate::support::room("general"), want)
+                        .unwrap();
                 for entry in &batch.messages {
                     *seen.entry(word(entry, "id")).or_insert(0_usize) += 1;
                 }
@@ -270,15 +340,29 @@ fn a_reader_misses_no_message_of_a_channel_that_dying_processes_cut() {
             seen
         }
     });
-    let (acknowledged, kills) = under_fire(NAME, bus.home.root().to_owned(), 4, 1_000, Duration::from_millis(10));
+    let (acknowledged, kills) = under_fire(
+        NAME,
+        bus.home.root().to_owned(),
+        4,
+        1_000,
+        Duration::from_millis(10),
+    );
     over.store(true, Ordering::Relaxed);
     let seen = reader.join().unwrap();
     // A reader who was too slow finds what was cut before he came in the archive; no cut takes a cursor past what still stands.
     let (archived, _) = count(&bus.path("archive/rooms/general.jsonl"));
     let missed: Vec<_> = acknowledged.iter().filter(|id| !seen.contains_key(*id)).collect();
-    assert!(missed.iter().all(|id| archived.contains_key(*id)), "{} missed", missed.len());
+    assert!(
+        missed.iter().all(|id| archived.contains_key(*id)),
+        "{} missed",
+        missed.len()
+    );
     let twice = seen.values().filter(|times| **times > 1).count();
-    println!("{kills} killed, {} read, {twice} of them twice, {} never seen live", seen.len(), missed.len());
+    println!(
+        "{kills} killed, {} read, {twice} of them twice, {} never seen live",
+        seen.len(),
+        missed.len()
+    );
     assert!(kills > 10, "{kills} kills");
     assert_eq!(twice, 0, "every cursor moved with its cut");
     let (live, _) = count(&bus.path("room.jsonl"));

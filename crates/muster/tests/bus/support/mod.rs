@@ -170,6 +170,13 @@ impl Bus {
         Stdio::start(command)
     }
 
+    /// Runs a session on standard streams that must not start; what it said.
+    pub(crate) fn stdio_refused(&self, env: &[(&str, &str)]) -> Said {
+        let mut command = self.command(&["bus", "serve"]);
+        command.envs(env.iter().copied());
+        Said::of(command)
+    }
+
     /// The command line of a daemon, on a port that the system picks.
     pub(crate) fn serving(&self, env: &[(&str, &str)]) -> Command {
         let mut command = self.command(&["bus", "serve"]);
@@ -517,9 +524,14 @@ impl Daemon {
     }
 
     /// Ends it as an operator does; how it ended, what it said and how long that took.
-    pub(crate) fn stop(mut self) -> (Said, Duration) {
-        let begun = Instant::now();
+    pub(crate) fn stop(self) -> (Said, Duration) {
         self.process.signal(Signal::SIGTERM);
+        self.stop_after()
+    }
+
+    /// The same after another signal was sent.
+    pub(crate) fn stop_after(mut self) -> (Said, Duration) {
+        let begun = Instant::now();
         let status = self.process.ended();
         let took = begun.elapsed();
         std::mem::take(&mut self.followers)

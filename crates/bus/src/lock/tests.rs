@@ -1,0 +1,105 @@
+//! Stealing, step by step, where the order of two processes has to be set. Never waits longer than a stale lock needs.
+
+use super::*;
+use crate::limits::Limits;
+use muster_core::Clock;
+
+fn shared() -> (tempfile::TempDir, Home) {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Home::open(dir.path(), Limits::default(), Clock::system()).unwrap();
+    open().choose(Mode::Shared).unwrap();
+    let home = open();
+    (dir, home)
+}
+
+fn orphan(home: &Home) -> PathBuf {
+    let path = home.path("room.jsonl.lock");
+    fs::create_dir(&path).unwrap();
+    let long_ago = fs::metadata(&path).unwrap().modified().unwrap() - Duration::from_secs(6);
+    File::open(&path).unwrap().set_modified(long_ago).unwrap();
+    path
+}
+
+// spec: STO-028
+#[test]
+fn a_stolen_lock_is_not_entered_before_another_thief_of_the_same_has_come_and_gone() {
+    let (_dir, home) = shared();
+    let path = orphan(&home);
+    let (seen_stale, orphaned) = (stale(&path), made(&fs::metadata(&path).unwrap()));
+    std::thread::scope(|scope| {
+        let thief = scope.spawn(|| {
+            // It saw the orphan too, and acts on it once the other has taken it away, without another look.
+            while fs::metadata(&path).map_or(true, |now| made(&now) == orphaned) {
+                std::thread::yield_now();
+            }
+            fs::remove_dir(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+            fs::remove_dir(&path).unwrap();
+        });
+        let begun = Instant::now();
+        let lock = Directory::take(&home, "room.jsonl").unwrap();
+        assert!(
+            seen_stale && thief.is_finished(),
+            "entered after {:?}, beside the thief",
+            begun.elapsed()
+        );
+        assert!(lock.stands());
+    });
+    assert!(!path.exists(), "given back");
+}
+
+#[test]
+fn a_lock_that_came_alive_between_the_look_and_the_move_is_given_back() {
+    let (_dir, home) = shared();
+    let path = home.path("room.jsonl.lock");
+    fs::create_dir(&path).unwrap();
+    let before = made(&fs::metadata(&path).unwrap());
+    steal(&home, &path);
+    assert_eq!(made(&fs::metadata(&path).unwrap()), before);
+    let left: Vec<_> = fs::read_dir(home.private("locks"))
+        .unwrap()
+        .filter_map(Result::ok)
+        .collect();
+    assert!(
+        left.iter()
+            .all(|entry| !entry.file_name().to_string_lossy().starts_with("stolen"))
+    );
+}
+
+#[test]
+fn a_lock_that_another_took_over_is_neither_renewed_nor_removed_under_its_new_holder() {
+    let (_dir, home) = shared();
+    // Again and again: the file system gives the new one the number of the old one, sometimes or always.
+    for _ in 0..50 {
+        let lock = Directory::take(&home, "room.jsonl").unwrap();
+        lock.renew().unwrap();
+        fs::remove_dir(&lock.path).unwrap();
+        assert!(matches!(lock.renew(), Err(BusError::Held { .. })), "it is gone");
+        fs::create_dir(&lock.path).unwrap();
+        assert!(
+            matches!(lock.renew(), Err(BusError::Held { .. })),
+            "it is another's"
+        );
+        let path = lock.path.clone();
+        drop(lock);
+        fs::remove_dir(path).unwrap();
+    }
+}
+
+#[test]
+fn a_time_far_ahead_is_as_stale_as_one_long_ago_and_a_second_ahead_is_not() {
+    let (_dir, home) = shared();
+    let path = orphan(&home);
+    let now = fs::metadata(home.path("config.json"))
+        .unwrap()
+        .modified()
+        .unwrap();
+    for (ahead, is_stale) in [(0, false), (1, false), (5, false), (60, true), (3_600, true)] {
+        File::open(&path)
+            .unwrap()
+            .set_modified(now + Duration::from_secs(ahead))
+            .unwrap();
+        assert_eq!(stale(&path), is_stale, "{ahead} seconds ahead");
+    }
+}

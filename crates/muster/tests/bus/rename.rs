@@ -1,0 +1,117 @@
+//! Taking another id: everything moves along, at once, and nothing moves onto what somebody has. Never a crash in the middle: the library's own tests do that.
+
+use serde_json::json;
+
+use crate::support::{Bus, by_both_doors, texts};
+
+// spec: TOOL-082 TOOL-083 TOOL-084 TOOL-085 TOOL-086 TOOL-087
+#[test]
+fn registry_inbox_cursors_marker_channels_and_the_session_itself_take_the_new_id() {
+    by_both_doors(|bus| {
+        let alice = bus.joined("alice");
+        let bob = bus.agent();
+        bob.ok("join", json!({"agentId": "bob", "project": "shop", "role": "backend"}));
+        for room in ["seo", "ops"] {
+            bob.ok("join_room", json!({"agentId": "bob", "room": room}));
+            alice.ok("send_message", json!({"from": "alice", "room": room, "text": "hello"}));
+        }
+        for text in ["1", "2", "3"] {
+            alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": text}));
+        }
+        bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox", "limit": 1}));
+        bob.ok(
+            "report_transport",
+            json!({"agentId": "bob", "transport": "tmux-push-remote", "tmuxTarget": "%4", "host": "elsewhere"}),
+        );
+        let before = alice.ok("status", json!({"agentId": "bob"}));
+        let said = bob.ok("rename_agent", json!({"agentId": "bob", "newAgentId": "robert"}));
+        assert_eq!((&said["from"], &said["agentId"]), (&json!("bob"), &json!("robert")));
+
+        let after = alice.ok("status", json!({"agentId": "robert"}));
+        assert_eq!(after["inboxUnread"], 2);
+        assert_eq!((&after["inboxDepth"], &after["inboxUnread"]), (&before["inboxDepth"], &before["inboxUnread"]));
+        assert_eq!((&after["transport"]["target"], &after["attached"]), (&json!("%4"), &json!(true)));
+        let agents = bus.json("agents.json");
+        assert!(agents.get("bob").is_none());
+        assert_eq!(
+            (&agents["robert"]["agentId"], &agents["robert"]["role"]),
+            (&json!("robert"), &json!("backend"))
+        );
+        for name in ["inbox/bob.jsonl", "cursors/bob.json", "transports/bob.json"] {
+            assert!(!bus.file(name).exists(), "{name}");
+        }
+        let rooms = bus.json("rooms.json");
+        for room in ["seo", "ops"] {
+            assert_eq!(rooms[room]["members"], json!(["robert"]));
+        }
+        let notice = bus.lines("room.jsonl").last().unwrap().clone();
+        assert_eq!(notice["system"], true);
+        let text = notice["text"].as_str().unwrap();
+        assert!(text.contains("bob") && text.contains("robert"), "{text}");
+
+        assert_eq!(
+            bob.refused("heartbeat", json!({"agentId": "bob"}), "identity_bound"),
+            "identity bound to 'robert'; rejected attempt to act as 'bob'"
+        );
+        assert_eq!(texts(&bob.ok("read_messages", json!({"agentId": "robert", "source": "inbox"}))), ["2", "3"]);
+        assert_eq!(bus.markers("robert").len(), 1);
+        assert_eq!(bus.markers("bob").len(), 0);
+    });
+}
+
+#[test]
+fn a_message_to_the_old_id_reaches_the_new_one_and_its_sender_is_told() {
+    by_both_doors(|bus| {
+        let alice = bus.joined("alice");
+        let bob = bus.joined("bob");
+        bob.ok("rename_agent", json!({"agentId": "bob", "newAgentId": "robert"}));
+        let said = alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": "late"}));
+        assert_eq!(said["to"], "robert");
+        assert!(said["warning"].as_str().unwrap().contains("robert"), "{said}");
+        assert_eq!(texts(&bob.ok("read_messages", json!({"agentId": "robert", "source": "inbox"}))), ["late"]);
+        assert_eq!(alice.ok("ping", json!({"to": "bob"}))["renamedTo"], "robert");
+    });
+}
+
+// spec: TOOL-088
+#[test]
+fn nobody_takes_an_id_that_something_belongs_to() {
+    by_both_doors(|bus| {
+        let alice = bus.joined("alice");
+        let bob = bus.joined("bob");
+        let carol = bus.joined("carol");
+        // Bound, and not registered.
+        carol.ok("unregister", json!({"agentId": "carol"}));
+        // An inbox, and nobody.
+        alice.ok("send_message", json!({"from": "alice", "to": "dave", "text": "for dave"}));
+        // A marker, and nobody.
+        bus.write(
+            "transports/erin.json",
+            &json!({"agentId": "erin", "transport": "tmux-push-remote", "pid": 0, "since": 1}).to_string(),
+        );
+        let before = bus.public();
+        for (id, why) in [
+            ("alice", "registered"),
+            ("bob", "already"),
+            ("carol", "session"),
+            ("dave", "inbox"),
+            ("erin", "marker"),
+        ] {
+            let sentence = bob.refused("rename_agent", json!({"agentId": "bob", "newAgentId": id}), "id_in_use");
+            assert!(sentence.contains(why), "{id}: {sentence}");
+        }
+        assert_eq!(bus.public(), before);
+        bob.ok("heartbeat", json!({"agentId": "bob"}));
+    });
+}
+
+// spec: TOOL-088
+#[test]
+fn nobody_takes_an_id_that_has_a_token() {
+    let bus = Bus::new();
+    bus.mint("tokened");
+    let bob = bus.joined("bob");
+    let sentence = bob.refused("rename_agent", json!({"agentId": "bob", "newAgentId": "tokened"}), "id_in_use");
+    assert!(sentence.contains("token"), "{sentence}");
+    assert!(bus.json("agents.json").get("bob").is_some());
+}

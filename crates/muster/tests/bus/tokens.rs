@@ -1,0 +1,272 @@
+//! Bearer tokens: which agent each is, how they change under a running daemon, that nobody sees one. Never what a bound session may do beyond that.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::identity::keeps_to_alice;
+use crate::support::{Bus, Calls as _, Daemon, SHARED, post, until};
+
+/// What a request without a session gets.
+fn knocks(daemon: &Daemon, token: &str) -> u16 {
+    post(&daemon.url(), Some(token), &[], &hello()).status
+}
+
+fn hello() -> String {
+    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}
+    }})
+    .to_string()
+}
+
+fn mode(bus: &Bus, name: &str) -> u32 {
+    std::fs::metadata(bus.file(name)).unwrap().permissions().mode() & 0o777
+}
+
+// spec: IDN-023 IDN-035 STO-016 STO-030
+#[test]
+fn a_minted_token_stands_in_a_file_of_its_users_alone() {
+    let bus = Bus::new();
+    let (alice, bob) = (bus.mint("alice"), bus.mint("bob"));
+    assert_eq!(bus.json("tokens.json"), json!({"alice": alice, "bob": bob}));
+    assert_eq!(mode(&bus, "tokens.json"), 0o600);
+    for token in [&alice, &bob] {
+        let hex = token.strip_prefix("tk_").unwrap();
+        assert!(hex.len() >= 48 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
+    }
+    assert_ne!(alice, bob);
+    assert_ne!(bus.mint("alice"), alice, "another one each time");
+    let listed = bus.run(&["bus", "token", "list"]);
+    assert_eq!(listed.out, "alice\nbob\n");
+}
+
+// spec: IDN-024 IDN-025 IDN-042 NET-027
+#[test]
+fn a_token_binds_its_session_to_its_agent_before_any_call() {
+    let bus = Bus::new();
+    let (alice, bob) = (bus.mint("alice"), bus.mint("bob"));
+    let daemon = bus.daemon_with(&[]);
+    daemon.session(&bob).ok("join", json!({"agentId": "bob"}));
+    let session = daemon.session(&alice);
+    keeps_to_alice(&bus, &session);
+    session.ok("join", json!({"agentId": "alice"}));
+    keeps_to_alice(&bus, &session);
+    // The session of one agent under the token of another acts as neither.
+    let stolen = session.under(&bob);
+    assert!(stolen.refused("heartbeat", json!({"agentId": "alice"}), "identity_bound").contains("'bob'"));
+    stolen.refused("heartbeat", json!({"agentId": "bob"}), "identity_bound");
+    // A second session of the same agent needs no force.
+    daemon.session(&alice).ok("join", json!({"agentId": "alice"}));
+}
+
+// spec: IDN-024 IDN-025 NET-027
+#[test]
+fn a_client_without_sessions_is_its_tokens_agent_in_every_call() {
+    let bus = Bus::new();
+    let alice = bus.mint("alice");
+    let daemon = bus.daemon_with(&[]);
+    let now = daemon.now(&alice);
+    keeps_to_alice(&bus, &now);
+    now.ok("join", json!({"agentId": "alice"}));
+    now.ok("send_message", json!({"from": "alice", "to": "alice", "text": "note"}));
+    let read = now.ok("read_messages", json!({"agentId": "alice", "source": "inbox"}));
+    assert_eq!(read["returned"], 1);
+    keeps_to_alice(&bus, &now);
+    now.ok("rename_agent", json!({"agentId": "alice", "newAgentId": "alicia"}));
+    now.ok("heartbeat", json!({"agentId": "alicia"}));
+}
+
+// spec: IDN-026
+#[test]
+fn a_file_that_others_may_read_is_warned_of_and_repaired_by_the_token_command() {
+    let bus = Bus::new();
+    let token = bus.mint("alice");
+    let open = || {
+        std::fs::set_permissions(bus.file("tokens.json"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    };
+    open();
+    let daemon = bus.daemon_with(&[]);
+    daemon.err.says("tokens.json can be read by others");
+    let stdio = bus.stdio();
+    stdio.err.says("tokens.json can be read by others");
+    let said = bus.run(&["bus", "token", "list"]);
+    assert!(said.status.success() && said.err.contains("could be read by others"), "{said:?}");
+    assert_eq!(mode(&bus, "tokens.json"), 0o600);
+    open();
+    bus.mint("bob");
+    assert_eq!(mode(&bus, "tokens.json"), 0o600);
+    assert_eq!(knocks(&daemon, &token), 200);
+}
+
+// spec: IDN-027 IDN-028
+#[test]
+fn a_malformed_map_stops_the_start_and_shows_no_token() {
+    let secret = "tk_0123456789abcdef0123456789abcdef0123456789abcdef";
+    for map in [
+        "{\"alice\": \"tk_".to_owned(),
+        format!("{{\"alice\": \"{secret}\", \"bob\": \"{secret}\"}}"),
+        format!("{{\"alice\": \"{secret}\", \"alice\": \"{secret}2\"}}"),
+        format!("{{\"../alice\": \"{secret}\"}}"),
+        format!("[\"{secret}\"]"),
+        "{\"alice\": 7}".to_owned(),
+        "{\"alice\": \"\"}".to_owned(),
+        String::new(),
+    ] {
+        let bus = Bus::new();
+        bus.write("tokens.json", &map);
+        let said = bus.refused(&[("AGENT_COORD_TOKEN", SHARED)]);
+        assert_eq!(said.status.code(), Some(1), "{map}: {said:?}");
+        assert!(said.err.contains("tokens.json"), "{map}: {said:?}");
+        assert!(!said.err.contains("0123456789abcdef") && said.out.is_empty(), "{said:?}");
+        assert_eq!(bus.text("tokens.json"), map);
+    }
+}
+
+// spec: IDN-029 IDN-030
+#[test]
+fn a_hangup_reads_the_map_again_for_new_and_for_open_sessions() {
+    let bus = Bus::new();
+    let alice = bus.mint("alice");
+    let daemon = bus.daemon_with(&[]);
+    let session = daemon.session(&alice);
+    session.ok("join", json!({"agentId": "alice"}));
+    let bob = bus.mint("bob");
+    daemon.process.signal(Signal::SIGHUP);
+    daemon.err.says("tokens.json was read again");
+    daemon.session(&bob).ok("join", json!({"agentId": "bob"}));
+    assert!(bus.run(&["bus", "token", "revoke", "alice"]).status.success());
+    daemon.process.signal(Signal::SIGHUP);
+    until("the revoked token is refused", || session.status() == 401);
+    assert_eq!(knocks(&daemon, &alice), 401);
+    assert_eq!(knocks(&daemon, &bob), 200);
+}
+
+// spec: IDN-030
+#[test]
+fn a_change_counts_without_a_hangup_too() {
+    let bus = Bus::new();
+    let alice = bus.mint("alice");
+    let daemon = bus.daemon_with(&[]);
+    let session = daemon.session(&alice);
+    let fresh = bus.mint("alice");
+    assert_eq!(session.status(), 401);
+    assert_eq!(knocks(&daemon, &fresh), 200);
+    // The last one that is revoked opens the bus to nobody.
+    assert!(bus.run(&["bus", "token", "revoke", "alice"]).status.success());
+    assert_eq!(knocks(&daemon, &fresh), 401);
+    std::fs::remove_file(bus.file("tokens.json")).unwrap();
+    assert_eq!(knocks(&daemon, &fresh), 401);
+}
+
+// spec: IDN-031
+#[test]
+fn a_map_that_breaks_under_a_running_daemon_leaves_the_last_good_one_in_force() {
+    let bus = Bus::new();
+    let alice = bus.mint("alice");
+    let daemon = bus.daemon_with(&[]);
+    bus.write("tokens.json", "{\"alice\": ");
+    daemon.process.signal(Signal::SIGHUP);
+    daemon.err.says("the tokens that were read before still count");
+    assert_eq!(knocks(&daemon, &alice), 200);
+    daemon.session(&alice).ok("join", json!({"agentId": "alice"}));
+    assert!(daemon.err.text().contains("tokens.json"));
+}
+
+// spec: IDN-032
+#[test]
+fn a_rename_keeps_its_bearer() {
+    let bus = Bus::new();
+    let (alice, bob) = (bus.mint("alice"), bus.mint("bob"));
+    let daemon = bus.daemon_with(&[]);
+    let session = daemon.session(&alice);
+    session.ok("join", json!({"agentId": "alice"}));
+    session.ok("rename_agent", json!({"agentId": "alice", "newAgentId": "alicia"}));
+    assert_eq!(bus.json("tokens.json"), json!({"alicia": alice, "bob": bob}));
+    assert_eq!(mode(&bus, "tokens.json"), 0o600);
+    session.ok("heartbeat", json!({"agentId": "alicia"}));
+    session.refused("heartbeat", json!({"agentId": "alice"}), "identity_bound");
+    let again = daemon.session(&alice);
+    again.ok("join", json!({"agentId": "alicia"}));
+    daemon.session(&alice).refused("join", json!({"agentId": "alice"}), "identity_bound");
+}
+
+// spec: IDN-033 IDN-041
+#[test]
+fn without_a_map_the_shared_token_lets_everybody_in_as_whoever_they_are_first() {
+    let bus = Bus::new();
+    let daemon = bus.daemon();
+    let (one, two) = (daemon.session(SHARED), daemon.session(SHARED));
+    one.ok("join", json!({"agentId": "alice"}));
+    two.ok("join", json!({"agentId": "bob"}));
+    keeps_to_alice(&bus, &one);
+    daemon.session(SHARED).refused("join", json!({"agentId": "alice"}), "identity_live");
+    daemon.now(SHARED).refused("heartbeat", json!({"agentId": "alice"}), "identity_live");
+}
+
+// spec: IDN-034
+#[test]
+fn with_a_map_the_shared_token_lets_nobody_in() {
+    let bus = Bus::new();
+    let alice = bus.mint("alice");
+    let daemon = bus.daemon();
+    daemon.err.says("AGENT_COORD_TOKEN counts for nothing");
+    assert_eq!(knocks(&daemon, SHARED), 401);
+    assert_eq!(knocks(&daemon, &alice), 200);
+    // A map that appears under a running daemon ends the shared token, for open sessions too.
+    let bus = Bus::new();
+    let daemon = bus.daemon();
+    let session = daemon.session(SHARED);
+    session.ok("join", json!({"agentId": "alice"}));
+    let token = bus.mint("alice");
+    assert_eq!((session.status(), knocks(&daemon, SHARED), knocks(&daemon, &token)), (401, 401, 200));
+}
+
+// spec: IDN-036
+#[test]
+fn no_line_that_a_process_writes_and_no_file_but_the_map_holds_a_token() {
+    let bus = Bus::new().with("MUSTER_LOG", "trace");
+    let (alice, bob) = (bus.mint("alice"), bus.mint("bob"));
+    let daemon = bus.daemon_with(&[("AGENT_COORD_TOKEN", SHARED)]);
+    let session = daemon.session(&alice);
+    session.ok("join", json!({"agentId": "alice"}));
+    daemon.now(&alice).ok("heartbeat", json!({"agentId": "alice"}));
+    assert_eq!(knocks(&daemon, "tk_a-wrong-one"), 401);
+    assert_eq!(knocks(&daemon, SHARED), 401);
+    let stdio = bus.stdio();
+    stdio.ok("register", json!({"agentId": "bob", "token": bob}));
+    bus.stdio()
+        .refused("register", json!({"agentId": "bob", "token": "tk_a-wrong-one"}), "wrong_token");
+    bus.write("tokens.json", &format!("{{\"alice\": \"{alice}\", \"bob\": \"{alice}\"}}"));
+    daemon.process.signal(Signal::SIGHUP);
+    daemon.err.says("still count");
+    let (_, _, near) = stdio.close();
+    let (far, _) = daemon.stop();
+    for said in [near, far.err, far.out] {
+        for token in [&alice, &bob, SHARED, "tk_a-wrong-one"] {
+            assert!(!said.contains(token), "a token is in: {said}");
+        }
+    }
+    for (name, content) in bus.public() {
+        let text = String::from_utf8_lossy(&content).into_owned();
+        assert!(name.ends_with("tokens.json") || !text.contains("tk_"), "{name:?}");
+    }
+}
+
+// spec: IDN-036 NET-009
+#[test]
+fn a_wrong_token_learns_nothing() {
+    let bus = Bus::new();
+    bus.mint("alice");
+    let daemon = bus.daemon_with(&[]);
+    let mut bodies: Vec<Value> = Vec::new();
+    for token in ["", "tk_", "alice", "tk_000000000000000000000000000000000000000000000000", "a b"] {
+        let answer = post(&daemon.url(), Some(token), &[], &hello());
+        assert_eq!(answer.status, 401, "{token}");
+        bodies.push(answer.text.into());
+    }
+    bodies.dedup();
+    assert_eq!(bodies.len(), 1);
+    let body = bodies[0].as_str().unwrap();
+    assert!(!body.contains("alice") && !body.contains("tokens.json"), "{body}");
+}

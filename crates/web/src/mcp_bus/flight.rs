@@ -1,0 +1,128 @@
+//! Requests under way over HTTP: each number once in a session, and a sign when whoever asked hangs up. Never looks further into a message than its number.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{BODY, Daemon};
+
+/// How long a number may still be taken after its answer went out: the client may have read the answer before this process let go of it.
+const LINGER: Duration = Duration::from_millis(300);
+
+/// The numbers under way, each with its session. Cloning shares them.
+#[derive(Clone, Default)]
+pub(super) struct Flights(Arc<Mutex<HashSet<Key>>>);
+
+type Key = (String, String);
+
+impl Flights {
+    fn board(&self, key: &Key) -> Option<Flight> {
+        let new = self.lock().insert(key.clone());
+        new.then(|| Flight {
+            all: self.clone(),
+            key: key.clone(),
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<Key>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request under way; dropping it frees its number.
+struct Flight {
+    all: Flights,
+    key: Key,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.key);
+    }
+}
+
+/// Ends when nobody waits for the answer any more: it was sent, or its connection is gone.
+#[derive(Clone)]
+pub(super) struct HungUp(pub(super) CancellationToken);
+
+/// What lasts as long as a request: until the last of its answer is sent, or its connection is gone.
+struct Underway {
+    _flight: Option<Flight>,
+    _hung_up: DropGuard,
+}
+
+#[derive(Deserialize)]
+struct Message<'m> {
+    #[serde(borrow, default)]
+    id: Option<&'m RawValue>,
+    #[serde(borrow, default)]
+    method: Option<&'m RawValue>,
+}
+
+/// Lets a message through, unless its number is under way in its session: of two requests with one number the answers cannot be told apart.
+pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    let (mut parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, BODY).await else {
+        return (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "a message is at most 2 MiB and must arrive whole; nothing was done\n",
+        )
+            .into_response();
+    };
+    let session = parts.headers.get("mcp-session-id").and_then(|id| id.to_str().ok());
+    let message = serde_json::from_slice::<Message<'_>>(&body).ok();
+    let number = message.and_then(|message| message.method.and(message.id).map(|id| id.get().to_owned()));
+    let flight = match session.zip(number) {
+        None => None,
+        Some((session, number)) => match board(&daemon.flights, (session.to_owned(), number)).await {
+            Some(flight) => Some(flight),
+            None => {
+                return (
+                    StatusCode::CONFLICT,
+                    "a request with this id is still under way in this session; nothing was done\n",
+                )
+                    .into_response();
+            }
+        },
+    };
+    let hung_up = CancellationToken::new();
+    let underway = Underway {
+        _flight: flight,
+        _hung_up: hung_up.clone().drop_guard(),
+    };
+    parts.extensions.insert(HungUp(hung_up));
+    // A connection that closes drops this future, and with it what is under way; so does one that closes during the answer.
+    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _ = &underway;
+            frame
+        }))
+    })
+}
+
+async fn board(flights: &Flights, key: Key) -> Option<Flight> {
+    let until = tokio::time::Instant::now() + LINGER;
+    loop {
+        if let Some(flight) = flights.board(&key) {
+            return Some(flight);
+        }
+        if tokio::time::Instant::now() >= until {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
