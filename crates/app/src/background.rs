@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::{App, drafts};
+use crate::{App, accounts, drafts, notices};
 
-/// How often the sweep looks for leases that lapsed and drafts that expired.
+/// How often the sweep looks for leases that lapsed, drafts that expired, notices that are old and failed sign-ins to write down.
 const SWEEP: Duration = Duration::from_secs(5);
 /// How long a stop waits for running work.
 const STOP: Duration = Duration::from_secs(10);
@@ -55,11 +55,18 @@ pub fn start_sweep(app: &App) {
     app.tasks.clone().spawn(async move {
         loop {
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => {
+                    accounts::tell_due(&app, true).await;
+                    return;
+                }
                 () = tokio::time::sleep(SWEEP) => {}
             }
+            accounts::tell_due(&app, false).await;
             if let Err(fault) = drafts::sweep(&app).await {
                 tracing::warn!(error = %fault.chain(), "the sweep of drafts failed; it runs again");
+            }
+            if let Err(fault) = notices::sweep(&app).await {
+                tracing::warn!(error = %fault.chain(), "the sweep of notices failed; it runs again");
             }
         }
     });

@@ -56,6 +56,7 @@ pub struct App {
     pub(crate) chiefs: chief::Chiefs,
     pub(crate) known_plugins: plugins::Known,
     pub(crate) password_gate: Arc<tokio::sync::Semaphore>,
+    pub(crate) failed: Arc<accounts::Failed>,
     /// Work that outlives a request: deliveries and sweeps.
     pub tasks: background::Tasks,
 }
@@ -73,6 +74,7 @@ impl App {
             known_plugins: plugins::Known::default(),
             // Argon2id takes 19 MiB a time; two at once keep a burst of sign-ins from taking the machine.
             password_gate: Arc::new(tokio::sync::Semaphore::new(2)),
+            failed: Arc::default(),
             settings: Arc::new(settings),
             tasks,
         }

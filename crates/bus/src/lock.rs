@@ -45,10 +45,7 @@ pub(crate) fn lock(home: &Home, name: &str) -> Result<Held, BusError> {
         Mode::Native => None,
         Mode::Shared => Some(Directory::take(home, name)?),
     };
-    Ok(Held {
-        foreign,
-        _file: file,
-    })
+    Ok(Held { foreign, _file: file })
 }
 
 /// The private file whose kernel lock stands for `name`.
@@ -143,24 +140,19 @@ impl Directory {
         let begun = Instant::now();
         let (mut tries, mut was_stale) = (0_u32, false);
         loop {
-            match DirBuilder::new().mode(0o755).create(&path) {
-                Ok(()) => match fs::symlink_metadata(&path) {
-                    Ok(meta) => {
-                        let lock = Self {
-                            path: path.clone(),
-                            made: made(&meta),
-                        };
-                        if was_stale {
-                            std::thread::sleep(SETTLED);
-                        }
-                        if !was_stale || lock.stands() {
-                            return Ok(lock);
-                        }
+            match enter(home, &path, was_stale) {
+                Ok(made) => {
+                    let lock = Self {
+                        path: path.clone(),
+                        made,
+                    };
+                    if was_stale {
+                        std::thread::sleep(SETTLED);
                     }
-                    // Removed already by a program that saw the one before it stale.
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(failed("lock", &path, error)),
-                },
+                    if !was_stale || lock.stands() {
+                        return Ok(lock);
+                    }
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                     if begun.elapsed() >= PATIENCE {
                         return Err(BusError::Held {
@@ -201,9 +193,10 @@ impl Directory {
             holder: "another program, which took the lock over".to_owned(),
             seconds: STALE.as_secs(),
         };
-        let ours = File::open(&self.path)
-            .ok()
-            .filter(|lock| lock.metadata().is_ok_and(|now| now.is_dir() && made(&now) == self.made));
+        let ours = File::open(&self.path).ok().filter(|lock| {
+            lock.metadata()
+                .is_ok_and(|now| now.is_dir() && made(&now) == self.made)
+        });
         let lock = ours.ok_or_else(gone)?;
         futimens(&lock, &TimeSpec::UTIME_NOW, &TimeSpec::UTIME_NOW)
             .map_err(|error| failed("renew the lock", &self.path, error.into()))
@@ -262,15 +255,41 @@ pub(crate) fn steal(home: &Home, path: &Path) {
         tracing::warn!(lock = %path.display(), "a lock that its holder no longer renewed was taken over");
     } else {
         // Between the look and the move somebody released it and another took it: give it back unless a third has it.
-        let back = nix::fcntl::renameat2(
-            nix::fcntl::AT_FDCWD,
-            &aside,
-            nix::fcntl::AT_FDCWD,
-            path,
-            nix::fcntl::RenameFlags::RENAME_NOREPLACE,
-        );
+        let back = place(&aside, path);
         if back.is_err() {
             let _ = fs::remove_dir(&aside);
         }
     }
+}
+
+/// Makes the lock directory and answers which one it is. After a stale one another program may remove what stands there at any moment, so
+/// then it is made elsewhere, known before anybody can reach it, and moved into its place.
+fn enter(home: &Home, path: &Path, was_stale: bool) -> std::io::Result<Made> {
+    let make = |path: &Path| {
+        DirBuilder::new().mode(0o755).create(path)?;
+        fs::symlink_metadata(path).map(|meta| made(&meta))
+    };
+    if !was_stale {
+        return make(path);
+    }
+    let name = crate::fresh::id().map_err(std::io::Error::other)?;
+    let aside = home.private("locks").join(format!("taking-{name}"));
+    let made = make(&aside)?;
+    let placed = place(&aside, path);
+    if placed.is_err() {
+        let _ = fs::remove_dir(&aside);
+    }
+    placed.map(|()| made)
+}
+
+/// Moves a directory to where nothing stands.
+fn place(from: &Path, to: &Path) -> std::io::Result<()> {
+    use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+    Ok(renameat2(
+        AT_FDCWD,
+        from,
+        AT_FDCWD,
+        to,
+        RenameFlags::RENAME_NOREPLACE,
+    )?)
 }

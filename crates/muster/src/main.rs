@@ -39,7 +39,8 @@ fn main() -> ExitCode {
     let json = cli.json;
     // Half the cores: the other half is SQLite's and Postgres's, which work whenever a request does. More threads than that wake each other.
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let mut builder = if cli.command.serves_one() {
+    let serves_one = cli.command.serves_one();
+    let mut builder = if serves_one {
         // One agent's session: every thread more is memory and a start more.
         tokio::runtime::Builder::new_current_thread()
     } else {
@@ -54,7 +55,12 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(commands::run(cli)) {
+    let ended = runtime.block_on(commands::run(cli));
+    if serves_one {
+        // A client that asked for the end may hold standard input open; the read of it must not hold the process.
+        runtime.shutdown_background();
+    }
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(json),
     }

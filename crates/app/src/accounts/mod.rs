@@ -1,6 +1,7 @@
 //! Owners and how they prove who they are: passwords, passkeys, browser sessions, tokens. Never stores a secret in the clear.
 
 mod error;
+mod failed;
 mod ops;
 mod passkeys;
 mod password;
@@ -10,7 +11,8 @@ mod state;
 mod tokens;
 
 pub use error::{AccountError, PasskeyError, SignInError, TokenError};
-pub use ops::{Owner, add, any_owner, disable, enable, find, first, list};
+pub(crate) use failed::{Failed, tell_due};
+pub use ops::{Owner, add, any_owner, disable, enable, find, first, list, set_password};
 pub use passkeys::{
     Begun, Passkey, Passkeys, begin_confirm, begin_register, begin_sign_in, finish_confirm, finish_register,
     finish_sign_in, passkeys, remove_passkey,

@@ -1,8 +1,9 @@
-//! Owners: add, list, disable, enable. Never deletes one: its rows are history.
+//! Owners: add, list, disable, enable, a new password. Never deletes one: its rows are history.
 
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::OwnerId;
+use muster_store::Topic;
 use serde_json::json;
 
 use super::state::{OwnerName, Password};
@@ -137,6 +138,35 @@ pub async fn find(app: &App, name: &str) -> Result<Owner, AccountError> {
         .into_iter()
         .find(|owner| owner.name == name)
         .ok_or(AccountError::NotFound)
+}
+
+/// Gives an account another password and ends all its browser sessions, so that nobody who knew the old one stays; answers how many ended.
+/// Tokens and passkeys stay, and a disabled account stays disabled.
+///
+/// # Errors
+/// [`AccountError::NotFound`], or a fault; nothing was changed then.
+pub async fn set_password(app: &App, name: &str, password: Password) -> Result<u64, AccountError> {
+    let owner = find(app, name).await?.id;
+    let hash = password::hash(app, password.secret()).await?;
+    let now = app.clock.now();
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                // First the password: a sign-in with the old one that is under way stores no session after it.
+                tx.run(&sql::SET_PASSWORD, (hash.as_str(),)).await?;
+                let ended = tx.run(&sql::END_SESSIONS, (now,)).await?;
+                // Every open page says so.
+                tx.wake(Topic::Owner(owner));
+                let event = Event {
+                    data: json!({"sessions": ended}),
+                    ..event("owner.password_changed", owner)
+                };
+                audit::record(tx, now, event).await?;
+                Ok(ended)
+            })
+        })
+        .await
+        .map_err(AccountError::Fault)
 }
 
 /// Disables an account: no token, session or sign-in of it works from now on. Nothing of it is deleted.

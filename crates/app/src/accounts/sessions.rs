@@ -8,7 +8,7 @@ use muster_store::Topic;
 use serde_json::json;
 
 use super::state::{self, SEEN_EVERY};
-use super::{SignInError, password, sql};
+use super::{SignInError, failed, password, sql};
 use crate::App;
 use crate::audit::{self, Event, Subject};
 
@@ -58,26 +58,35 @@ pub async fn sign_in_password(app: &App, name: &str, given: &Secret) -> Result<S
         .as_ref()
         .filter(|row| row.disabled_at.is_none())
         .and_then(|row| row.password_hash.clone());
-    let fits = password::fits(app, given, hash).await?;
-    match row {
-        Some(row) if fits => open(app, OwnerId::new(row.id), "password")
-            .await?
-            .ok_or(SignInError::Wrong),
-        _ => Err(SignInError::Wrong),
+    let owner = row.map(|row| OwnerId::new(row.id));
+    if password::fits(app, given, hash.clone()).await?
+        && let Some(owner) = owner
+        && let Some(cookie) = open(app, owner, "password", hash).await?
+    {
+        return Ok(cookie);
     }
+    failed::note(app, owner);
+    Err(SignInError::Wrong)
 }
 
-/// Opens a browser session for an owner who has just proved who they are; `None` when the account has been disabled meanwhile.
+/// Opens a browser session for an owner who has just proved who they are; `None` when the account has been disabled meanwhile, or has another
+/// password than the one whose hash was `checked`.
 ///
 /// # Errors
 /// A fault.
-pub(super) async fn open(app: &App, owner: OwnerId, by: &'static str) -> Result<Option<Secret>, Fault> {
+pub(super) async fn open(
+    app: &App,
+    owner: OwnerId,
+    by: &'static str,
+    checked: Option<String>,
+) -> Result<Option<Secret>, Fault> {
     let cookie = Secret::new(random_hex::<32>()?);
     let (hash, now) = (TokenHash::of(cookie.expose()), app.clock.now());
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
-                let opened: Option<(i64,)> = tx.optional(&sql::INSERT_SESSION, (&hash, now)).await?;
+                let checked = checked.as_deref().unwrap_or_default();
+                let opened: Option<(i64,)> = tx.optional(&sql::INSERT_SESSION, (&hash, now, checked)).await?;
                 if opened.is_none() {
                     return Ok(None);
                 }
@@ -149,6 +158,7 @@ pub async fn confirm_password(app: &App, caller: &BrowserCaller, given: &Secret)
         .await
         .map_err(SignInError::Fault)?;
     if !password::fits(app, given, row.and_then(|(hash,)| hash)).await? {
+        failed::note(app, Some(caller.owner));
         return Err(SignInError::Wrong);
     }
     if confirmed(app, caller.owner, caller.session, "password").await? {

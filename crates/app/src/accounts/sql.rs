@@ -1,6 +1,6 @@
 //! The accounts' statements. Never decides. Look-ups by a secret cross owners, since the secret says who the owner is.
 
-use muster_store::{Sql, owned, system, system_pair};
+use muster_store::{Sql, owned, owned_pair, system, system_pair};
 
 pub(super) static INSERT_OWNER: Sql = system(
     "accounts.insert_owner",
@@ -30,11 +30,17 @@ pub(super) static PASSWORD: Sql = owned(
     "accounts.password",
     "SELECT password_hash FROM owners WHERE id = $1",
 );
+pub(super) static SET_PASSWORD: Sql = owned(
+    "accounts.set_password",
+    "UPDATE owners SET password_hash = $2 WHERE id = $1",
+);
 
-/// None for an account that was disabled while its password or passkey was being checked.
-pub(super) static INSERT_SESSION: Sql = owned(
+/// None for an account that was disabled, or got another password than `$4`, while that or a passkey was being checked; a passkey leaves it
+/// empty. The account is locked on Postgres: who disables it or sets its password at the same time ends this session too, or prevents it.
+pub(super) static INSERT_SESSION: Sql = owned_pair(
     "accounts.insert_session",
-    "INSERT INTO browser_sessions (owner_id, token_hash, created_at, signed_in_at, last_seen_at) SELECT id, $2, $3, $3, $3 FROM owners WHERE id = $1 AND disabled_at IS NULL RETURNING id",
+    "INSERT INTO browser_sessions (owner_id, token_hash, created_at, signed_in_at, last_seen_at) SELECT id, $2, $3, $3, $3 FROM owners WHERE id = $1 AND disabled_at IS NULL AND ($4 = '' OR password_hash = $4) RETURNING id",
+    "INSERT INTO browser_sessions (owner_id, token_hash, created_at, signed_in_at, last_seen_at) SELECT id, $2, $3, $3, $3 FROM owners WHERE id = $1 AND disabled_at IS NULL AND ($4 = '' OR password_hash = $4) FOR SHARE RETURNING id",
 );
 pub(super) static SESSION: Sql = system(
     "accounts.session",
@@ -117,6 +123,7 @@ pub static STATEMENTS: &[&Sql] = &[
     &BY_NAME,
     &SWITCH,
     &PASSWORD,
+    &SET_PASSWORD,
     &INSERT_SESSION,
     &SESSION,
     &SEEN,

@@ -13,7 +13,7 @@ use super::sql;
 pub struct Event {
     /// Such as `plugin.draft.approved`.
     pub name: &'static str,
-    /// Who did it: `owner`, `chief`, `plugin:NAME`, `muster`.
+    /// Who did it: `owner`, `chief`, `plugin:NAME`, `administrator`, `visitor` (nobody who is known), `muster`.
     pub actor: String,
     /// What it happened to.
     pub subject: Subject,

@@ -163,7 +163,8 @@ async fn with_lock(
     let (runtime, token) = match app.chiefs.ready(app, owner, chief) {
         Ok(ready) => ready,
         Err(error) => {
-            tracing::warn!(chief.id = chief.id.get(), error = %error, "the chief cannot be started");
+            let now = app.clock.now();
+            app.chiefs.not_started(owner, chief.id, &error.to_string(), now);
             return Ok(Delivery::Pending);
         }
     };
@@ -252,6 +253,10 @@ async fn end(
     outcome: Outcome,
 ) -> Result<Delivery, Fault> {
     let now: Time = app.clock.now();
+    match &outcome {
+        Outcome::NotStarted { reason } => app.chiefs.not_started(owner, chief, reason, now),
+        Outcome::Completed { .. } | Outcome::BrokenOff { .. } => app.chiefs.started(owner),
+    }
     let (settled, word, reply, reason) = match outcome {
         Outcome::Completed { reply } => (Settled::Delivered, "delivered", Some(reply), None),
         Outcome::BrokenOff { reason } => (Settled::Unconfirmed, "unconfirmed", None, Some(reason)),
@@ -272,13 +277,6 @@ async fn end(
         now,
     };
     settle_until_stored(app, owner, record).await?;
-    if settled == Settled::Queued {
-        tracing::info!(
-            message.id = message.get(),
-            chief.id = chief.get(),
-            "the chief's turn could not be started; the message stays queued"
-        );
-    }
     Ok(match settled {
         Settled::Delivered => Delivery::Delivered,
         Settled::Unconfirmed => Delivery::Unconfirmed,

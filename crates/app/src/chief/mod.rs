@@ -15,6 +15,7 @@ pub use deliver::{Delivery, deliver, start_delivery, start_retry_queue};
 pub use error::ChiefError;
 pub use left_over::end_left_over;
 pub use ops::{
-    Chief, Chiefs, Conversation, MakeRuntime, TurnRecord, conversations, remove, set, show, turns,
+    Chief, Chiefs, Conversation, MakeRuntime, StartError, TurnRecord, conversations, remove, set, show,
+    start_error, turns,
 };
 pub use sql::STATEMENTS;

@@ -1,11 +1,12 @@
 //! Setting the chief and reading what was said to it. Never runs a turn.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_core::clock::Time;
 use muster_core::ids::{ChiefId, MessageId, OwnerId, PluginId, TurnId};
 use muster_core::secret::TokenKind;
+use muster_core::text::terminal;
 use muster_core::{Fault, Secret};
 use muster_runtime::{Kind, Program, Runtime, Settings};
 use muster_store::{Topic, Tx};
@@ -28,6 +29,22 @@ pub struct Chief {
     pub created_at: Time,
 }
 
+/// Why a chief's last turn could not be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartError {
+    chief: ChiefId,
+    /// When it was tried.
+    pub at: Time,
+    /// Why, on one line; may hold words of the program's, with what cannot be seen spelled out.
+    pub reason: String,
+}
+
+/// Why the last turn of the owner's chief `chief` could not be started, as far as this process has tried; `None` once one was.
+pub fn start_error(app: &App, owner: OwnerId, chief: ChiefId) -> Option<StartError> {
+    let error = app.chiefs.stuck().get(&owner).cloned();
+    error.filter(|error| error.chief == chief)
+}
+
 /// Makes the runtime of a chief.
 pub type MakeRuntime = Arc<dyn Fn(&Chief) -> Arc<dyn Runtime> + Send + Sync>;
 
@@ -35,6 +52,8 @@ pub type MakeRuntime = Arc<dyn Fn(&Chief) -> Arc<dyn Runtime> + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct Chiefs {
     running: Arc<Mutex<HashMap<OwnerId, Running>>>,
+    /// Chiefs whose last turn could not be started.
+    stuck: Arc<Mutex<HashMap<OwnerId, StartError>>>,
     make: Option<MakeRuntime>,
 }
 
@@ -50,8 +69,8 @@ impl Chiefs {
     /// Runtimes made by `make` instead of from the chief's command: a chief at the edge of what a test can reach.
     pub(crate) fn made_by(make: MakeRuntime) -> Self {
         Self {
-            running: Arc::default(),
             make: Some(make),
+            ..Self::default()
         }
     }
 
@@ -95,8 +114,31 @@ impl Chiefs {
         Ok((runtime, token))
     }
 
+    /// Keeps why the chief's turn could not be started, and logs it when it is news.
+    pub(super) fn not_started(&self, owner: OwnerId, chief: ChiefId, reason: &str, now: Time) {
+        let error = StartError {
+            chief,
+            at: now,
+            reason: terminal(reason),
+        };
+        let old = self.stuck().insert(owner, error);
+        if old.is_none_or(|old| old.chief != chief || old.reason != terminal(reason)) {
+            tracing::warn!(chief.id = chief.get(), reason = %terminal(reason), "the chief's turn could not be started; its message stays queued");
+        }
+    }
+
+    /// The chief's turn was started, whatever became of it.
+    pub(super) fn started(&self, owner: OwnerId) {
+        self.stuck().remove(&owner);
+    }
+
+    fn stuck(&self) -> MutexGuard<'_, HashMap<OwnerId, StartError>> {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Lets go of the owner's chief.
     pub(super) fn forget(&self, owner: OwnerId) {
+        self.started(owner);
         self.running
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -149,14 +191,14 @@ pub async fn show(app: &App, owner: OwnerId) -> Result<Option<Chief>, Fault> {
 /// [`ChiefError::Program`] when the command cannot be split, or a fault.
 pub async fn set(app: &App, owner: OwnerId, kind: Kind, command: &str) -> Result<ChiefId, ChiefError> {
     Program::parse(command).map_err(ChiefError::Program)?;
-    let (command, now) = (command.to_owned(), app.clock.now());
+    let (stored, said, now) = (command.to_owned(), command.to_owned(), app.clock.now());
     let new = app
         .db
         .write(owner, move |tx| {
             Box::pin(async move {
                 end_live(tx, now).await?;
-                let id = ChiefId::new(tx.number(&sql::INSERT, (kind.to_string(), command, now)).await?);
-                let data = json!({"runtime": kind.to_string()});
+                let id = ChiefId::new(tx.number(&sql::INSERT, (kind.to_string(), stored, now)).await?);
+                let data = json!({"runtime": kind.to_string(), "command": said});
                 audit::record(
                     tx,
                     now,
@@ -174,6 +216,7 @@ pub async fn set(app: &App, owner: OwnerId, kind: Kind, command: &str) -> Result
         })
         .await?;
     app.chiefs.forget(owner);
+    tracing::info!(owner.id = owner.get(), chief.id = new.get(), runtime = %kind, command = %terminal(command), "a chief was set");
     Ok(new)
 }
 

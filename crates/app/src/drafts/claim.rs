@@ -220,6 +220,8 @@ async fn record(
     )
     .await?;
     if report.ok {
+        // A lease that lapsed had said that nobody knows.
+        notices::clear_draft(tx, caller.owner, draft, now).await?;
         let others: Vec<(i64,)> = tx.all(&sql::SUPERSEDE_OTHERS, (message, draft, now)).await?;
         for (other,) in others {
             let other = DraftId::new(other);
@@ -237,6 +239,8 @@ async fn record(
             .await?;
             notices::clear_draft(tx, caller.owner, other, now).await?;
         }
+    } else {
+        notices::draft_failed(tx, caller.owner, draft, now).await?;
     }
     tx.wake(Topic::Owner(caller.owner));
     Ok(())

@@ -33,11 +33,64 @@ struct Message {
     sender_verified: bool,
 }
 
-/// Files `body` as the reply to `message`, in place of a pending draft of the same message.
+/// Files `body` as the reply to `message`, in place of a pending draft of the same message. A draft of the chief's that a rule refused is
+/// written into the audit log, without its text.
 ///
 /// # Errors
 /// [`FileRefusal`]; nothing was filed then.
 pub async fn file(
+    app: &App,
+    caller: &AgentCaller,
+    message: MessageId,
+    body: &str,
+) -> Result<Filed, FileRefusal> {
+    let filed = try_file(app, caller, message, body).await;
+    if let Err(refusal) = &filed
+        && let Some(rule) = rule(refusal)
+    {
+        tracing::warn!(message.id = message.get(), code = rule, "a draft was refused");
+        if let Err(fault) = note_refusal(app, caller.owner, message, rule).await {
+            tracing::error!(message.id = message.get(), error = %fault.chain(), "a refused draft could not be written into the audit log");
+        }
+    }
+    filed
+}
+
+/// The word for the rule that refused a draft of the chief's; `None` for what is none: no chief, no plugins, a fault.
+const fn rule(refusal: &FileRefusal) -> Option<&'static str> {
+    match refusal {
+        FileRefusal::NoSuchMessage => Some("not_found"),
+        FileRefusal::NoReply => Some("no_reply"),
+        FileRefusal::Body(_) => Some("invalid_argument"),
+        FileRefusal::Screened(_) => Some("screened"),
+        FileRefusal::InFlight => Some("in_flight"),
+        FileRefusal::TooMany => Some("too_many_pending"),
+        FileRefusal::Off | FileRefusal::NotChief | FileRefusal::Fault(_) => None,
+    }
+}
+
+/// A transaction of its own: that of the draft went back with whatever it had done.
+async fn note_refusal(
+    app: &App,
+    owner: OwnerId,
+    message: MessageId,
+    rule: &'static str,
+) -> Result<(), Fault> {
+    let now = app.clock.now();
+    let event = Event {
+        name: "plugin.draft.refused",
+        actor: "chief".into(),
+        subject: Subject::Message(message),
+        data: json!({"message": message.get(), "code": rule}),
+    };
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move { audit::record(tx, now, event).await })
+        })
+        .await
+}
+
+async fn try_file(
     app: &App,
     caller: &AgentCaller,
     message: MessageId,
@@ -106,8 +159,8 @@ async fn store(
     let id = DraftId::new(inserted.map_err(refused_by_guard)?);
     for (old,) in &replaced {
         tx.run(&sql::SUPERSEDED_BY, (DraftId::new(*old), id)).await?;
-        notices::clear_draft(tx, owner, DraftId::new(*old), now).await?;
     }
+    notices::clear_message(tx, owner, message, now).await?;
     let data = json!({"message": message.get(), "superseded": replaced.len()});
     audit::record(
         tx,

@@ -11,6 +11,8 @@ use crate::App;
 use crate::audit::{self, Event, Subject};
 use crate::notices;
 
+const UNCONFIRMED: &str = "plugin.draft.unconfirmed";
+
 /// Runs first in every act on drafts, so that what follows sees states and not clocks.
 ///
 /// # Errors
@@ -22,10 +24,7 @@ pub(super) async fn lapse(tx: &mut Tx, owner: OwnerId, now: Time) -> Result<(), 
     }
     let lapsed: Vec<(i64,)> = tx.all(&sql::LAPSE, (now,)).await?;
     let expired: Vec<(i64,)> = tx.all(&sql::EXPIRE, (now,)).await?;
-    for (name, ids) in [
-        ("plugin.draft.unconfirmed", lapsed),
-        ("plugin.draft.expired", expired),
-    ] {
+    for (name, ids) in [(UNCONFIRMED, lapsed), ("plugin.draft.expired", expired)] {
         for (id,) in ids {
             let id = DraftId::new(id);
             audit::record(
@@ -39,7 +38,11 @@ pub(super) async fn lapse(tx: &mut Tx, owner: OwnerId, now: Time) -> Result<(), 
                 },
             )
             .await?;
-            notices::clear_draft(tx, owner, id, now).await?;
+            if name == UNCONFIRMED {
+                notices::draft_unconfirmed(tx, owner, id, now).await?;
+            } else {
+                notices::clear_draft(tx, owner, id, now).await?;
+            }
         }
     }
     Ok(())

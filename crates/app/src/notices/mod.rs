@@ -1,9 +1,13 @@
-//! Notices (the texts' pushes): one line in muster's own words that tells an owner what waits, cleared when it is decided. Never quotes a message or a draft.
+//! Notices (the texts' pushes): one line in muster's own words that tells an owner what waits or went wrong, cleared when it is decided or old. Never quotes a message or a draft.
+
+use std::time::Duration;
 
 use muster_core::Fault;
 use muster_core::clock::Time;
-use muster_core::ids::{DraftId, NoticeId, OwnerId};
-use muster_store::{Db, Sql, Topic, Tx, owned};
+use muster_core::ids::{DraftId, MessageId, NoticeId, OwnerId};
+use muster_store::{Db, Sql, Topic, Tx, owned, system};
+
+use crate::App;
 
 static INSERT: Sql = owned(
     "notices.insert",
@@ -12,6 +16,19 @@ static INSERT: Sql = owned(
 static CLEAR_DRAFT: Sql = owned(
     "notices.clear_draft",
     "UPDATE notices SET cleared_at = $3 WHERE owner_id = $1 AND draft_id = $2 AND cleared_at IS NULL",
+);
+/// What was told of the drafts of one message.
+static CLEAR_MESSAGE: Sql = owned(
+    "notices.clear_message",
+    "UPDATE notices SET cleared_at = $3 WHERE owner_id = $1 AND cleared_at IS NULL AND draft_id IN (SELECT id FROM drafts WHERE owner_id = $1 AND message_id = $2)",
+);
+static CLEAR_OLD: Sql = owned(
+    "notices.clear_old",
+    "UPDATE notices SET cleared_at = $3 WHERE owner_id = $1 AND cleared_at IS NULL AND created_at <= $2",
+);
+static OLD_OWNERS: Sql = system(
+    "notices.old_owners",
+    "SELECT DISTINCT owner_id FROM notices WHERE cleared_at IS NULL AND created_at <= $1",
 );
 static OPEN: Sql = owned(
     "notices.open",
@@ -23,7 +40,18 @@ static AFTER: Sql = owned(
 );
 
 /// All of them.
-pub static STATEMENTS: &[&Sql] = &[&INSERT, &CLEAR_DRAFT, &OPEN, &AFTER];
+pub static STATEMENTS: &[&Sql] = &[
+    &INSERT,
+    &CLEAR_DRAFT,
+    &CLEAR_MESSAGE,
+    &CLEAR_OLD,
+    &OLD_OWNERS,
+    &OPEN,
+    &AFTER,
+];
+
+/// How long a notice stays at most. No draft waits longer, and what nobody can decide (a reply that failed) is old news then.
+pub const LIFETIME: Duration = Duration::from_secs(7 * 86_400);
 
 /// A notice as its owner sees it.
 #[derive(Debug, Clone)]
@@ -77,12 +105,41 @@ pub async fn draft_waits(
     } else {
         "Read it before you approve it."
     };
+    tell(tx, owner, draft, "A reply draft awaits your approval", body, now).await
+}
+
+/// Tells the owner that a connector could not send a reply. Clears what was told of it before.
+///
+/// # Errors
+/// A fault.
+pub async fn draft_failed(tx: &mut Tx, owner: OwnerId, draft: DraftId, now: Time) -> Result<(), Fault> {
+    tx.run(&CLEAR_DRAFT, (draft, now)).await?;
+    let title = "A reply was not sent";
+    tell(tx, owner, draft, title, "Its connector says why.", now).await
+}
+
+/// Tells the owner that a connector took a reply and never said what became of it. Clears what was told of it before.
+///
+/// # Errors
+/// A fault.
+pub async fn draft_unconfirmed(tx: &mut Tx, owner: OwnerId, draft: DraftId, now: Time) -> Result<(), Fault> {
+    tx.run(&CLEAR_DRAFT, (draft, now)).await?;
+    let title = "A reply may not have been sent";
+    let body = "Its connector took it and did not say what became of it. muster does not hand it out again.";
+    tell(tx, owner, draft, title, body, now).await
+}
+
+/// Stores a notice that leads to the draft's card.
+async fn tell(
+    tx: &mut Tx,
+    owner: OwnerId,
+    draft: DraftId,
+    title: &'static str,
+    body: &'static str,
+    now: Time,
+) -> Result<(), Fault> {
     let link = format!("/attention?tab=drafts#draft-{draft}");
-    tx.run(
-        &INSERT,
-        ("A reply draft awaits your approval", body, link, draft, now),
-    )
-    .await?;
+    tx.run(&INSERT, (title, body, link, draft, now)).await?;
     tx.wake(Topic::Owner(owner));
     Ok(())
 }
@@ -94,6 +151,49 @@ pub async fn draft_waits(
 pub async fn clear_draft(tx: &mut Tx, owner: OwnerId, draft: DraftId, now: Time) -> Result<(), Fault> {
     tx.run(&CLEAR_DRAFT, (draft, now)).await?;
     tx.wake(Topic::Owner(owner));
+    Ok(())
+}
+
+/// Clears every notice of the drafts that answer one message: a new one takes their place.
+///
+/// # Errors
+/// A fault.
+pub async fn clear_message(
+    tx: &mut Tx,
+    owner: OwnerId,
+    message: MessageId,
+    now: Time,
+) -> Result<(), Fault> {
+    tx.run(&CLEAR_MESSAGE, (message, now)).await?;
+    tx.wake(Topic::Owner(owner));
+    Ok(())
+}
+
+/// Clears every owner's notices that are older than [`LIFETIME`].
+///
+/// # Errors
+/// The first fault; what was done before it stands.
+pub async fn sweep(app: &App) -> Result<(), Fault> {
+    let now = app.clock.now();
+    let before = now.minus(LIFETIME);
+    let owners: Vec<(i64,)> = app
+        .db
+        .system_read("sweep of notices", move |tx| {
+            Box::pin(async move { tx.all(&OLD_OWNERS, (before,)).await })
+        })
+        .await?;
+    for (owner,) in owners {
+        let owner = OwnerId::new(owner);
+        app.db
+            .write(owner, move |tx| {
+                Box::pin(async move {
+                    tx.run(&CLEAR_OLD, (before, now)).await?;
+                    tx.wake(Topic::Owner(owner));
+                    Ok::<_, Fault>(())
+                })
+            })
+            .await?;
+    }
     Ok(())
 }
 

@@ -26,10 +26,14 @@ fn a_stolen_lock_is_not_entered_before_another_thief_of_the_same_has_come_and_go
     let (_dir, home) = shared();
     let path = orphan(&home);
     let (seen_stale, orphaned) = (stale(&path), made(&fs::metadata(&path).unwrap()));
+    let begin = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
         let thief = scope.spawn(|| {
+            begin.wait();
             // It saw the orphan too, and acts on it once the other has taken it away, without another look.
+            let begun = Instant::now();
             while fs::metadata(&path).map_or(true, |now| made(&now) == orphaned) {
+                assert!(begun.elapsed() < Duration::from_secs(20), "nobody stole it");
                 std::thread::yield_now();
             }
             fs::remove_dir(&path).unwrap();
@@ -37,6 +41,7 @@ fn a_stolen_lock_is_not_entered_before_another_thief_of_the_same_has_come_and_go
             std::thread::sleep(Duration::from_millis(100));
             fs::remove_dir(&path).unwrap();
         });
+        begin.wait();
         let begun = Instant::now();
         let lock = Directory::take(&home, "room.jsonl").unwrap();
         assert!(

@@ -14,7 +14,11 @@ fn list(daemon: &Daemon, token: Option<&str>, headers: &[(&str, &str)]) -> Answe
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// An address of this machine that is not loopback, if it has one.
@@ -41,7 +45,11 @@ fn listening(pid: u32) -> Vec<String> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
         for line in text.lines().skip(1) {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            if fields.get(3) == Some(&"0A") && fields.get(9).is_some_and(|inode| inodes.iter().any(|own| own == inode)) {
+            if fields.get(3) == Some(&"0A")
+                && fields
+                    .get(9)
+                    .is_some_and(|inode| inodes.iter().any(|own| own == inode))
+            {
                 found.push(fields[1].to_owned());
             }
         }
@@ -55,7 +63,10 @@ fn a_port_turns_http_on_at_slash_mcp_on_loopback_alone_and_the_process_is_told()
     let bus = Bus::new();
     let daemon = bus.daemon();
     assert_eq!(daemon.addresses, [format!("127.0.0.1:{}", daemon.port())]);
-    assert_eq!(listening(daemon.process.pid()), [format!("0100007F:{:04X}", daemon.port())]);
+    assert_eq!(
+        listening(daemon.process.pid()),
+        [format!("0100007F:{:04X}", daemon.port())]
+    );
     daemon.err.says(&format!("(process {};", daemon.process.pid()));
     daemon.session(SHARED).ok("ping", json!({}));
     // Without it: standard streams and no socket.
@@ -82,7 +93,10 @@ fn the_list_of_addresses_replaces_loopback_and_may_hold_it() {
     };
     let port = free_port().to_string();
     let alone = open(&address, &port);
-    assert!(TcpStream::connect(format!("127.0.0.1:{port}")).is_err(), "loopback is not in the list");
+    assert!(
+        TcpStream::connect(format!("127.0.0.1:{port}")).is_err(),
+        "loopback is not in the list"
+    );
     assert_eq!(get(&format!("http://{address}:{port}/healthz")).status, 200);
     alone.stop();
     let both = open(&format!("127.0.0.1,{address}"), &port);
@@ -101,10 +115,20 @@ fn only_the_health_check_is_open() {
     let base = format!("http://127.0.0.1:{}", daemon.port());
     let healthy = get(&format!("{base}/healthz"));
     assert_eq!((healthy.status, healthy.text.as_str()), (200, "ok\n"));
-    for path in ["/mcp", "/", "/nothing", "/healthz/x", "/mcp/x", "/.well-known/oauth-protected-resource"] {
+    for path in [
+        "/mcp",
+        "/",
+        "/nothing",
+        "/healthz/x",
+        "/mcp/x",
+        "/.well-known/oauth-protected-resource",
+    ] {
         let answer = get(&format!("{base}{path}"));
         assert_eq!(answer.status, 401, "{path}");
-        assert!(answer.header("www-authenticate").starts_with("Bearer"), "{answer:?}");
+        assert!(
+            answer.header("www-authenticate").starts_with("Bearer"),
+            "{answer:?}"
+        );
     }
     let before = bus.public();
     for token in [None, Some("wrong")] {
@@ -117,7 +141,27 @@ fn only_the_health_check_is_open() {
         ("authorization", SHARED.to_owned()),
         ("x-token", SHARED.to_owned()),
     ] {
-        assert_eq!(list(&daemon, None, &[(header.0, &header.1)]).status, 401, "{header:?}");
+        assert_eq!(
+            list(&daemon, None, &[(header.0, &header.1)]).status,
+            401,
+            "{header:?}"
+        );
+    }
+    // Two of one header are none: which of them counts would be for a proxy to choose.
+    for (head, status) in [
+        (
+            format!("authorization: Bearer {SHARED}\r\nauthorization: Bearer {SHARED}\r\n"),
+            "401",
+        ),
+        (format!("authorization: bearer {SHARED}\r\n"), "404"),
+        (
+            format!("authorization: Bearer {SHARED}\r\nhost: 127.0.0.1\r\n"),
+            "400",
+        ),
+    ] {
+        let request = format!("GET /nothing HTTP/1.1\r\nhost: 127.0.0.1\r\n{head}connection: close\r\n\r\n");
+        let said = exchange(daemon.port(), request.as_bytes(), Duration::from_secs(5)).unwrap();
+        assert!(said.starts_with(&format!("HTTP/1.1 {status}")), "{head}: {said}");
     }
     assert_eq!(bus.public(), before);
 }
@@ -137,20 +181,41 @@ fn a_start_that_would_let_strangers_in_is_refused_before_anything_listens() {
         command.env("AGENT_COORD_HTTP_PORT", &port);
         // Someone else listens there: a socket that was opened before the gate would be complained of instead.
         let taken = TcpListener::bind(format!("127.0.0.1:{port}")).unwrap();
-        let said = Daemon::start(command).err().unwrap_or_else(|| panic!("it started: {env:?}"));
+        let said = Daemon::start(command)
+            .err()
+            .unwrap_or_else(|| panic!("it started: {env:?}"));
         drop(taken);
-        assert_eq!((said.status.code(), said.out.as_str()), (Some(1), ""), "{env:?} {said:?}");
-        assert!(said.err.contains(words), "{env:?}: {words} is not in {}", said.err);
+        assert_eq!(
+            (said.status.code(), said.out.as_str()),
+            (Some(1), ""),
+            "{env:?} {said:?}"
+        );
+        assert!(
+            said.err.contains(words),
+            "{env:?}: {words} is not in {}",
+            said.err
+        );
     };
     refused(false, &[], "AGENT_COORD_TOKEN");
     refused(false, &[insecure], "muster bus token add");
-    for far in ["10.0.0.5", "127.0.0.1,10.0.0.5", "0.0.0.0", "::", "localhost", "bus.example.org"] {
+    for far in [
+        "10.0.0.5",
+        "127.0.0.1,10.0.0.5",
+        "0.0.0.0",
+        "::",
+        "localhost",
+        "bus.example.org",
+    ] {
         let bind = ("AGENT_COORD_BIND", far);
         refused(false, &[bind, token], "one shared token");
         refused(false, &[bind, token, insecure], "one shared token");
         refused(true, &[bind], "AGENT_COORD_INSECURE=1");
         refused(true, &[bind, token], "AGENT_COORD_INSECURE=1");
-        refused(true, &[bind, ("AGENT_COORD_INSECURE", "true")], "AGENT_COORD_INSECURE=1");
+        refused(
+            true,
+            &[bind, ("AGENT_COORD_INSECURE", "true")],
+            "AGENT_COORD_INSECURE=1",
+        );
         refused(false, &[bind], "proof of identity");
     }
     for bad in ["x", "70000", "-1"] {
@@ -175,7 +240,10 @@ fn every_loopback_address_does_with_the_shared_token() {
     }
     if TcpListener::bind("[::1]:0").is_ok() {
         let daemon = bus.daemon_with(&[("AGENT_COORD_TOKEN", SHARED), ("AGENT_COORD_BIND", "::1")]);
-        assert_eq!(get(&format!("http://{}/healthz", daemon.addresses[0])).status, 200);
+        assert_eq!(
+            get(&format!("http://{}/healthz", daemon.addresses[0])).status,
+            200
+        );
     }
 }
 
@@ -209,19 +277,21 @@ fn what_comes_from_another_sites_page_is_turned_away() {
         let answer = list(&daemon, Some(SHARED), &[("origin", &origin)]);
         assert_eq!(answer.status, 403, "{origin}: {answer:?}");
     }
-    for host in ["evil.example".to_owned(), format!("127.0.0.1.evil.example:{port}")] {
+    for host in [
+        "evil.example".to_owned(),
+        format!("127.0.0.1.evil.example:{port}"),
+    ] {
         let answer = list(&daemon, Some(SHARED), &[("host", &host)]);
         assert_eq!(answer.status, 421, "{host}: {answer:?}");
     }
     // Also before the token is looked at, and for the health check.
-    let open = format!("GET /healthz HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n");
-    let said = exchange(port, open.as_bytes(), Duration::from_secs(5)).unwrap();
+    let open = b"GET /healthz HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
+    let said = exchange(port, open, Duration::from_secs(5)).unwrap();
     assert!(said.starts_with("HTTP/1.1 421"), "{said}");
     for name in ["127.0.0.1", "localhost"] {
         let own = format!("http://{name}:{port}");
         let host = format!("{name}:{port}");
         let answer = list(&daemon, Some(SHARED), &[("origin", &own), ("host", &host)]);
-        assert_ne!((answer.status == 403, answer.status == 421), (true, true));
         assert!(![401, 403, 421].contains(&answer.status), "{name}: {answer:?}");
     }
 }
@@ -256,7 +326,10 @@ fn a_stop_ends_waits_with_an_answer_and_the_daemon_within_moments() {
     let bus = Bus::new();
     let bob = bus.stdio();
     bob.ok("join", json!({"agentId": "bob"}));
-    let waiting = bob.wait("wait_for_message", json!({"agentId": "bob", "source": "inbox", "timeoutMs": 60_000}));
+    let waiting = bob.wait(
+        "wait_for_message",
+        json!({"agentId": "bob", "source": "inbox", "timeoutMs": 60_000}),
+    );
     std::thread::sleep(Duration::from_millis(300));
     let begun = Instant::now();
     let (status, ..) = bob.end_by(Signal::SIGTERM);

@@ -21,7 +21,11 @@ fn serve_with(bus: &Bus, env: &[(&str, &Path)]) -> Stdio {
 #[test]
 fn the_directory_is_the_named_one_else_the_older_name_else_in_the_home_folder() {
     let bus = Bus::new();
-    let (one, two, home) = (bus.path("deep/er/one"), bus.path("two"), bus.path("home/agent-coord"));
+    let (one, two, home) = (
+        bus.path("deep/er/one"),
+        bus.path("two"),
+        bus.path("home/agent-coord"),
+    );
     let all = [&one, &two, &home];
     let check = |env: &[(&str, &Path)], wanted: &Path| {
         for dir in all {
@@ -31,7 +35,11 @@ fn the_directory_is_the_named_one_else_the_older_name_else_in_the_home_folder() 
         session.ok("join", json!({"agentId": "alice"}));
         session.ok("send_message", json!({"from": "alice", "text": "x"}));
         for dir in all {
-            assert_eq!(dir.join("agents.json").exists(), dir == wanted, "{dir:?} for {env:?}");
+            assert_eq!(
+                dir.join("agents.json").exists(),
+                dir == wanted,
+                "{dir:?} for {env:?}"
+            );
             assert!(dir == wanted || !dir.exists(), "{dir:?} for {env:?}");
         }
         for name in ["room.jsonl", "inbox", "cursors", "rooms"] {
@@ -42,7 +50,10 @@ fn the_directory_is_the_named_one_else_the_older_name_else_in_the_home_folder() 
     check(&[("AGENT_COORD_DIR", &one)], &one);
     check(&[("CLAUDE_COORD_DIR", &two)], &two);
     check(&[("AGENT_COORD_DIR", &one), ("CLAUDE_COORD_DIR", &two)], &one);
-    check(&[("AGENT_COORD_DIR", Path::new("")), ("CLAUDE_COORD_DIR", &two)], &two);
+    check(
+        &[("AGENT_COORD_DIR", Path::new("")), ("CLAUDE_COORD_DIR", &two)],
+        &two,
+    );
 }
 
 // spec: STO-006
@@ -51,11 +62,23 @@ fn two_directories_are_two_groups() {
     let (one, two) = (Bus::new(), Bus::new());
     let (alice, bob) = (one.joined("alice"), two.joined("bob"));
     alice.ok("send_message", json!({"from": "alice", "text": "hello"}));
-    alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": "hello"}));
+    alice.ok(
+        "send_message",
+        json!({"from": "alice", "to": "bob", "text": "hello"}),
+    );
     let listed = bob.ok("list_agents", json!({}))["agents"].clone();
-    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["agentId"]), (1, &json!("bob")));
-    assert_eq!(bob.ok("read_messages", json!({"agentId": "bob", "source": "room"}))["returned"], 0);
-    assert_eq!(bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox"}))["returned"], 0);
+    assert_eq!(
+        (listed.as_array().unwrap().len(), &listed[0]["agentId"]),
+        (1, &json!("bob"))
+    );
+    assert_eq!(
+        bob.ok("read_messages", json!({"agentId": "bob", "source": "room"}))["returned"],
+        0
+    );
+    assert_eq!(
+        bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox"}))["returned"],
+        0
+    );
 }
 
 // spec: STO-014
@@ -82,10 +105,17 @@ fn tokens_config_and_scopes_are_read_at_the_top_of_the_directory() {
         (&said["transport"]["configured"], &said["mode"]),
         (&json!("herdr"), &json!("native"))
     );
-    alice.ok("join", json!({"agentId": "bob", "token": token, "role": "tester"}));
+    alice.ok(
+        "join",
+        json!({"agentId": "bob", "token": token, "role": "tester"}),
+    );
     let scope = alice.ok("list_scopes", json!({"path": "docs/QUEUE.md", "agentId": "bob"}));
     assert!(scope.to_string().contains("lead"), "{scope}");
-    assert!(alice.ok("list_scopes", json!({}))["documents"].to_string().contains("docs/QUEUE.md"));
+    assert!(
+        alice.ok("list_scopes", json!({}))["documents"]
+            .to_string()
+            .contains("docs/QUEUE.md")
+    );
 }
 
 // spec: STO-018 STO-025
@@ -104,12 +134,18 @@ fn any_text_comes_back_as_it_was_sent_and_is_one_line_for_every_other_program() 
             "\u{feff}\u{10ffff}\u{e000}e\u{301}",
         ];
         for text in hostile {
-            alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": text}));
+            alice.ok(
+                "send_message",
+                json!({"from": "alice", "to": "bob", "text": text}),
+            );
             alice.ok("send_message", json!({"from": "alice", "text": text}));
         }
         let inbox = texts(&bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox"})));
         assert_eq!(inbox, hostile);
-        assert_eq!(texts(&bob.ok("read_messages", json!({"agentId": "bob", "source": "room"}))), hostile);
+        assert_eq!(
+            texts(&bob.ok("read_messages", json!({"agentId": "bob", "source": "room"}))),
+            hostile
+        );
         for name in ["inbox/bob.jsonl", "room.jsonl"] {
             let bytes = std::fs::read(bus.file(name)).unwrap();
             let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
@@ -126,7 +162,8 @@ fn any_text_comes_back_as_it_was_sent_and_is_one_line_for_every_other_program() 
                 .lines()
                 .map(|line| serde_json::from_str(line).unwrap())
                 .collect();
-            let wanted: Vec<serde_json::Value> = hostile.iter().map(|text| json!([true, "alice", text])).collect();
+            let wanted: Vec<serde_json::Value> =
+                hostile.iter().map(|text| json!([true, "alice", text])).collect();
             assert_eq!(rows, wanted);
         }
     });
@@ -136,7 +173,8 @@ fn any_text_comes_back_as_it_was_sent_and_is_one_line_for_every_other_program() 
 #[test]
 fn a_directory_that_was_removed_and_made_again_works() {
     let bus = Bus::new();
-    bus.joined("alice").ok("send_message", json!({"from": "alice", "text": "old"}));
+    bus.joined("alice")
+        .ok("send_message", json!({"from": "alice", "text": "old"}));
     std::fs::remove_dir_all(bus.path("bus")).unwrap();
     for folder in ["inbox", "cursors"] {
         std::fs::create_dir_all(bus.file(folder)).unwrap();
@@ -144,7 +182,10 @@ fn a_directory_that_was_removed_and_made_again_works() {
     let alice = bus.stdio();
     let joined = alice.ok("join", json!({"agentId": "alice"}));
     assert_eq!(joined["defaultRoom"]["members"], json!(["alice"]));
-    assert_eq!(alice.ok("read_messages", json!({"agentId": "alice", "source": "room"}))["totalNew"], 0);
+    assert_eq!(
+        alice.ok("read_messages", json!({"agentId": "alice", "source": "room"}))["totalNew"],
+        0
+    );
     alice.ok("send_message", json!({"from": "alice", "text": "new"}));
     assert_eq!(bus.lines("room.jsonl").len(), 1);
 }
@@ -161,8 +202,14 @@ fn a_reset_under_a_running_session_is_survived() {
         }
         alice.ok("join", json!({"agentId": "alice"}));
         alice.ok("send_message", json!({"from": "alice", "text": "new"}));
-        alice.ok("send_message", json!({"from": "alice", "room": "seo", "text": "new"}));
-        alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": "new"}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "room": "seo", "text": "new"}),
+        );
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": "new"}),
+        );
         assert_eq!(bus.lines("room.jsonl").len(), 1);
     });
 }
@@ -172,7 +219,11 @@ fn a_reset_under_a_running_session_is_survived() {
 fn a_directory_of_the_earlier_program_opens_as_it_is() {
     let bus = Bus::new();
     let rows: String = (0..3)
-        .map(|n| format!("{{\"id\":\"old-{n}\",\"ts\":{n},\"from\":\"zoe\",\"room\":\"#seo\",\"text\":\"old {n}\"}}\n"))
+        .map(|n| {
+            format!(
+                "{{\"id\":\"old-{n}\",\"ts\":{n},\"from\":\"zoe\",\"room\":\"#seo\",\"text\":\"old {n}\"}}\n"
+            )
+        })
         .collect();
     bus.write("room.jsonl", &rows);
     let alice = bus.stdio();
@@ -180,7 +231,11 @@ fn a_directory_of_the_earlier_program_opens_as_it_is() {
     let read = alice.ok("read_messages", json!({"agentId": "alice", "source": "room"}));
     assert_eq!(texts(&read), ["old 0", "old 1", "old 2"]);
     assert!(bus.text("room.jsonl").starts_with(&rows));
-    assert_eq!(alice.ok("capabilities", json!({}))["mode"], "shared", "the earlier program may still run");
+    assert_eq!(
+        alice.ok("capabilities", json!({}))["mode"],
+        "shared",
+        "the earlier program may still run"
+    );
 }
 
 // spec: STO-030
@@ -189,9 +244,15 @@ fn what_the_bus_makes_is_its_users_alone() {
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
         alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": "x"}));
-        alice.ok("send_message", json!({"from": "alice", "room": "seo", "text": "x"}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "room": "seo", "text": "x"}),
+        );
         alice.ok("post_status", json!({"agentId": "alice", "status": "x"}));
-        alice.ok("report_transport", json!({"agentId": "alice", "transport": "tmux-push-remote"}));
+        alice.ok(
+            "report_transport",
+            json!({"agentId": "alice", "transport": "tmux-push-remote"}),
+        );
         alice.ok("read_messages", json!({"agentId": "alice", "source": "room"}));
         let mut folders = vec![bus.path("bus")];
         let mut seen = 0;
@@ -231,13 +292,21 @@ fn a_daemon_and_processes_of_their_own_write_one_directory_at_once_and_lose_noth
                 let id = format!("agent-{number}");
                 agent.ok("join", json!({"agentId": id}));
                 for n in 0..50 {
-                    agent.ok("send_message", json!({"from": id, "to": "reader", "text": format!("{number}/{n}")}));
-                    agent.ok("send_message", json!({"from": id, "text": format!("{number}/{n}")}));
+                    agent.ok(
+                        "send_message",
+                        json!({"from": id, "to": "reader", "text": format!("{number}/{n}")}),
+                    );
+                    agent.ok(
+                        "send_message",
+                        json!({"from": id, "text": format!("{number}/{n}")}),
+                    );
                 }
             });
         }
     });
-    let mut wanted: Vec<String> = (0..6).flat_map(|a| (0..50).map(move |n| format!("{a}/{n}"))).collect();
+    let mut wanted: Vec<String> = (0..6)
+        .flat_map(|a| (0..50).map(move |n| format!("{a}/{n}")))
+        .collect();
     wanted.sort();
     let mut inbox = texts(&reader.ok("read_messages", json!({"agentId": "reader", "source": "inbox"})));
     inbox.sort();

@@ -7,9 +7,33 @@ use crate::support::{Bus, Calls as _, SHARED, by_both_doors, post};
 /// Names that leave the directory, that a file system cannot hold, that two spellings would share, or that a terminal would obey.
 fn names() -> Vec<String> {
     let mut names: Vec<String> = [
-        "", " ", ".", "..", "../x", "a/b", "/etc/passwd", "a\\b", "\0", "a\0b", ".hidden", "-rf", "__proto__",
-        "constructor", "prototype", "system", "\u{1b}[2Jx", "a\nb", "a\r", "b\u{f6}b", "\u{202e}bob", "bob ", " bob", "bob\u{200b}",
-        "\u{ff42}ob", "inbox/bob", "bob.jsonl/../x",
+        "",
+        " ",
+        ".",
+        "..",
+        "../x",
+        "a/b",
+        "/etc/passwd",
+        "a\\b",
+        "\0",
+        "a\0b",
+        ".hidden",
+        "-rf",
+        "__proto__",
+        "constructor",
+        "prototype",
+        "system",
+        "\u{1b}[2Jx",
+        "a\nb",
+        "a\r",
+        "b\u{f6}b",
+        "\u{202e}bob",
+        "bob ",
+        " bob",
+        "bob\u{200b}",
+        "\u{ff42}ob",
+        "inbox/bob",
+        "bob.jsonl/../x",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -31,13 +55,26 @@ fn an_id_or_a_channel_that_could_leave_its_folder_is_refused_and_makes_no_file()
                 got.refused("invalid_name");
             }
             // An empty recipient was a public post once.
-            alice.refused("send_message", json!({"from": "alice", "to": name, "text": "x"}), "invalid_name");
-            alice.refused("rename_agent", json!({"agentId": "alice", "newAgentId": name}), "invalid_name");
+            alice.refused(
+                "send_message",
+                json!({"from": "alice", "to": name, "text": "x"}),
+                "invalid_name",
+            );
+            alice.refused(
+                "rename_agent",
+                json!({"agentId": "alice", "newAgentId": name}),
+                "invalid_name",
+            );
             alice.refused("ping", json!({"to": name}), "invalid_name");
-            alice.refused("read_pane", json!({"agentId": "alice", "targetAgentId": name}), "invalid_name");
+            alice.refused(
+                "read_pane",
+                json!({"agentId": "alice", "targetAgentId": name}),
+                "invalid_name",
+            );
             // Channels are trimmed and may be spelled in capitals; the rest holds.
             let room = name.trim().trim_start_matches('#').to_ascii_lowercase();
-            if ["__proto__", "constructor", "prototype", "system", "bob"].contains(&room.as_str()) {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+            if (1..=64).contains(&room.len()) && room.bytes().all(plain) && !room.starts_with(['.', '-']) {
                 continue;
             }
             for (tool, more) in [
@@ -51,7 +88,11 @@ fn an_id_or_a_channel_that_could_leave_its_folder_is_refused_and_makes_no_file()
                 arguments["room"] = json!(name);
                 alice.refused(tool, arguments, "invalid_name");
             }
-            alice.refused("send_message", json!({"from": "alice", "room": name, "text": "x"}), "invalid_name");
+            alice.refused(
+                "send_message",
+                json!({"from": "alice", "room": name, "text": "x"}),
+                "invalid_name",
+            );
             alice.refused(
                 "read_messages",
                 json!({"agentId": "alice", "source": "room", "room": name}),
@@ -71,46 +112,142 @@ fn nonsense() -> Vec<(&'static str, Value)> {
     }
     vec![
         ("send_message", json!({"from": "alice", "to": "bob", "text": ""})),
-        ("send_message", json!({"from": "alice", "to": "bob", "text": " \n\t"})),
-        ("send_message", json!({"from": "alice", "to": "bob", "text": null})),
+        (
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": " \n\t"}),
+        ),
+        (
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": null}),
+        ),
         ("send_message", json!({"from": "alice", "to": "bob", "text": 7})),
-        ("send_message", json!({"from": "alice", "to": "bob", "text": ["x"]})),
-        ("send_message", json!({"from": "alice", "to": ["bob"], "text": "x"})),
-        ("send_message", json!({"from": "alice", "to": "bob", "text": "x", "control": true})),
-        ("send_message", json!({"from": "alice", "to": "bob", "text": "x", "system": true})),
-        ("send_message", json!({"from": "alice", "text": "x", "kind": "DECISION"})),
-        ("send_message", json!({"from": "alice", "text": "x", "kind": "order"})),
-        ("send_message", json!({"from": "alice", "to": "bob", "text": "x", "\u{1b}[31m": 1})),
-        ("send_message", json!({"from": "alice", "to": "bob", "text": "x", long.as_str(): 1})),
-        ("send_message", json!({"from": "alice", "text": "x", "kind": long})),
+        (
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": ["x"]}),
+        ),
+        (
+            "send_message",
+            json!({"from": "alice", "to": ["bob"], "text": "x"}),
+        ),
+        (
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": "x", "control": true}),
+        ),
+        (
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": "x", "system": true}),
+        ),
+        (
+            "send_message",
+            json!({"from": "alice", "text": "x", "kind": "DECISION"}),
+        ),
+        (
+            "send_message",
+            json!({"from": "alice", "text": "x", "kind": "order"}),
+        ),
+        (
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": "x", "\u{1b}[31m": 1}),
+        ),
+        (
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": "x", long.as_str(): 1}),
+        ),
+        (
+            "send_message",
+            json!({"from": "alice", "text": "x", "kind": long}),
+        ),
         ("send_message", json!({"from": long, "text": "x"})),
-        ("read_messages", json!({"agentId": "alice", "source": "inbox", "limit": "10"})),
-        ("read_messages", json!({"agentId": "alice", "source": "inbox", "limit": 0})),
-        ("read_messages", json!({"agentId": "alice", "source": "inbox", "limit": -1})),
-        ("read_messages", json!({"agentId": "alice", "source": "inbox", "limit": 501})),
-        ("read_messages", json!({"agentId": "alice", "source": "inbox", "limit": 1e300})),
-        ("read_messages", json!({"agentId": "alice", "source": "inbox", "sinceTs": "now"})),
-        ("read_messages", json!({"agentId": "alice", "source": "inbox", "peek": "yes"})),
+        (
+            "read_messages",
+            json!({"agentId": "alice", "source": "inbox", "limit": "10"}),
+        ),
+        (
+            "read_messages",
+            json!({"agentId": "alice", "source": "inbox", "limit": 0}),
+        ),
+        (
+            "read_messages",
+            json!({"agentId": "alice", "source": "inbox", "limit": -1}),
+        ),
+        (
+            "read_messages",
+            json!({"agentId": "alice", "source": "inbox", "limit": 501}),
+        ),
+        (
+            "read_messages",
+            json!({"agentId": "alice", "source": "inbox", "limit": 1e300}),
+        ),
+        (
+            "read_messages",
+            json!({"agentId": "alice", "source": "inbox", "sinceTs": "now"}),
+        ),
+        (
+            "read_messages",
+            json!({"agentId": "alice", "source": "inbox", "peek": "yes"}),
+        ),
         ("read_messages", json!({"agentId": "alice", "source": "archive"})),
-        ("wait_for_message", json!({"agentId": "alice", "source": "inbox", "timeoutMs": "1"})),
-        ("wait_for_message", json!({"agentId": "alice", "source": "inbox", "timeoutMs": -1})),
-        ("wait_for_message", json!({"agentId": "alice", "source": "room", "room": "nowhere", "timeoutMs": 1})),
+        (
+            "wait_for_message",
+            json!({"agentId": "alice", "source": "inbox", "timeoutMs": "1"}),
+        ),
+        (
+            "wait_for_message",
+            json!({"agentId": "alice", "source": "inbox", "timeoutMs": -1}),
+        ),
+        (
+            "wait_for_message",
+            json!({"agentId": "alice", "source": "room", "room": "nowhere", "timeoutMs": 1}),
+        ),
         ("post_status", json!({"agentId": "alice", "status": ""})),
-        ("post_status", json!({"agentId": "alice", "status": "x".repeat(5_000)})),
-        ("post_status", json!({"agentId": "alice", "status": "x", "detail": long})),
-        ("set_room_topic", json!({"agentId": "alice", "room": "general", "topic": long})),
-        ("set_room_motd", json!({"agentId": "alice", "room": "general", "motd": " "})),
+        (
+            "post_status",
+            json!({"agentId": "alice", "status": "x".repeat(5_000)}),
+        ),
+        (
+            "post_status",
+            json!({"agentId": "alice", "status": "x", "detail": long}),
+        ),
+        (
+            "set_room_topic",
+            json!({"agentId": "alice", "room": "general", "topic": long}),
+        ),
+        (
+            "set_room_motd",
+            json!({"agentId": "alice", "room": "general", "motd": " "}),
+        ),
         ("join", json!({"agentId": "alice", "role": "x".repeat(5_000)})),
         ("join", json!({"agentId": "alice", "attach": deep})),
-        ("join", json!({"agentId": "alice", "attach": {"tmuxtarget": "w1:p1"}})),
+        (
+            "join",
+            json!({"agentId": "alice", "attach": {"tmuxtarget": "w1:p1"}}),
+        ),
         ("join", json!({"agentId": "alice", "force": "true"})),
         ("attach_agent", json!({"agentId": "alice", "debounceMs": 1e12})),
-        ("report_transport", json!({"agentId": "alice", "transport": "\u{1b}[2J"})),
-        ("report_transport", json!({"agentId": "alice", "transport": "herdr", "tmuxTarget": ""})),
-        ("send_command", json!({"from": "alice", "to": "bob", "command": "/rm -rf"})),
-        ("send_command", json!({"from": "alice", "to": "bob", "command": "/clear\n/quit"})),
-        ("read_pane", json!({"agentId": "alice", "targetAgentId": "bob", "lines": 0})),
-        ("retrieve_room_history", json!({"agentId": "alice", "hash": "../../tokens"})),
+        (
+            "report_transport",
+            json!({"agentId": "alice", "transport": "\u{1b}[2J"}),
+        ),
+        (
+            "report_transport",
+            json!({"agentId": "alice", "transport": "herdr", "tmuxTarget": ""}),
+        ),
+        (
+            "send_command",
+            json!({"from": "alice", "to": "bob", "command": "/rm -rf"}),
+        ),
+        (
+            "send_command",
+            json!({"from": "alice", "to": "bob", "command": "/clear\n/quit"}),
+        ),
+        (
+            "read_pane",
+            json!({"agentId": "alice", "targetAgentId": "bob", "lines": 0}),
+        ),
+        (
+            "retrieve_room_history",
+            json!({"agentId": "alice", "hash": "../../tokens"}),
+        ),
         ("prune", json!({"targets": ["everything"]})),
         ("prune", json!({"olderThanDays": -1})),
         ("prune", json!({"olderThanDays": "7"})),
@@ -133,8 +270,14 @@ fn nonsense_is_refused_with_a_sentence_and_changes_no_file() {
             let shown: String = arguments.to_string().chars().take(120).collect();
             assert_eq!(got.body["ok"], false, "{tool} {shown}: {got:?}");
             let sentence = got.body["error"].as_str().unwrap();
-            assert!(sentence.len() > 12 && sentence.len() < 600, "{tool} {shown}: {sentence}");
-            assert!(!sentence.chars().any(char::is_control), "{tool} {shown}: {sentence:?}");
+            assert!(
+                sentence.len() > 12 && sentence.len() < 600,
+                "{tool} {shown}: {sentence}"
+            );
+            assert!(
+                !sentence.chars().any(char::is_control),
+                "{tool} {shown}: {sentence:?}"
+            );
             assert!(bus.public() == before, "{tool} {shown} changed something");
         }
         alice.ok("heartbeat", json!({"agentId": "alice"}));
@@ -151,7 +294,11 @@ fn five_megabytes_of_text_are_refused_by_either_door_and_end_no_session() {
     far.ok("join", json!({"agentId": "far"}));
     let before = bus.public();
     let text = "x".repeat(5 * 1024 * 1024);
-    let sentence = near.refused("send_message", json!({"from": "near", "text": text}), "invalid_arguments");
+    let sentence = near.refused(
+        "send_message",
+        json!({"from": "near", "text": text}),
+        "invalid_arguments",
+    );
     assert!(sentence.contains("5242880"), "{sentence}");
     let params = json!({"name": "send_message", "arguments": {"from": "far", "text": text}});
     let answer = far.post(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}));
@@ -208,11 +355,25 @@ fn bodies_that_are_no_messages_are_refused_over_http_and_end_no_session() {
         "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{{\"x\":\"{}\"}}}}",
         "x".repeat(6 * 1024 * 1024)
     );
-    for body in ["", "not json", "{", "[]", "null", "{\"jsonrpc\":\"2.0\"}", &deep, &long] {
+    for body in [
+        "",
+        "not json",
+        "{",
+        "[]",
+        "null",
+        "{\"jsonrpc\":\"2.0\"}",
+        &deep,
+        &long,
+    ] {
         for headers in [&[("mcp-session-id", alice.session.as_str())][..], &[]] {
             let answer = post(&daemon.url(), Some(SHARED), headers, body);
             let shown: String = body.chars().take(60).collect();
-            assert!((400..500).contains(&answer.status), "{shown}: {} {}", answer.status, answer.text);
+            assert!(
+                (400..500).contains(&answer.status),
+                "{shown}: {} {}",
+                answer.status,
+                answer.text
+            );
         }
     }
     alice.ok("ping", json!({}));

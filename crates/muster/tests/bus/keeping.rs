@@ -12,7 +12,10 @@ fn a_prune_moves_what_is_old_and_a_dry_one_only_says_so() {
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
         alice.ok("send_message", json!({"from": "alice", "text": "chatter"}));
-        alice.ok("send_message", json!({"from": "alice", "text": "verdict", "kind": "decision"}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "text": "verdict", "kind": "decision"}),
+        );
         bus.move_clock(8 * DAY);
         alice.ok("join", json!({"agentId": "alice"}));
         alice.ok("send_message", json!({"from": "alice", "text": "fresh"}));
@@ -51,18 +54,26 @@ fn the_doctor_finds_a_broken_line_and_repairs_it_when_told_to_and_the_command_sa
         let said: serde_json::Value = serde_json::from_str(&command.out).unwrap();
         let checks = |report: &serde_json::Value| {
             let findings = report["findings"].as_array().unwrap();
-            let mut checks: Vec<String> = findings.iter().map(|finding| finding["check"].to_string()).collect();
+            let mut checks: Vec<String> = findings
+                .iter()
+                .map(|finding| finding["check"].to_string())
+                .collect();
             checks.sort();
             checks
         };
         assert_eq!(checks(&said), checks(&found));
         let fixed = alice.ok("doctor", json!({"fix": true}));
-        assert!(fixed["findings"].to_string().contains("\"fixed\":true"), "{fixed}");
+        assert!(
+            fixed["findings"].to_string().contains("\"fixed\":true"),
+            "{fixed}"
+        );
         assert_eq!(bus.lines("room.jsonl").len(), 1);
         let copies: Vec<_> = bus
             .public()
             .into_iter()
-            .filter(|(name, content)| name.to_string_lossy().contains(".bak") && *content == broken.as_bytes())
+            .filter(|(name, content)| {
+                name.to_string_lossy().contains(".bak") && *content == broken.as_bytes()
+            })
             .collect();
         assert_eq!(copies.len(), 1);
         assert_eq!(alice.ok("doctor", json!({}))["healthy"], true);
@@ -87,7 +98,10 @@ fn work_documents_are_read_listed_and_written_back_as_they_were() {
             json!({"project": "shop", "write": true, "repo": repo, "agentId": "alice"}),
         );
         assert_eq!(written["wrote"], true);
-        assert_eq!(std::fs::read_to_string(bus.path("repo/docs/QUEUE.md")).unwrap(), queue);
+        assert_eq!(
+            std::fs::read_to_string(bus.path("repo/docs/QUEUE.md")).unwrap(),
+            queue
+        );
         alice.refused(
             "export_work",
             json!({"project": "shop", "write": true, "repo": repo, "agentId": "bob"}),

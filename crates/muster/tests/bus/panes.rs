@@ -32,7 +32,10 @@ fn a_pane_that_cannot_be_read_is_unknown_with_a_reason_and_its_marker_stays_as_i
         let before = bus.text("transports/bob.json");
         let got = ask(Some(2_000)).ok();
         assert_eq!(got["state"], "unknown");
-        assert!(got["reason"].as_str().unwrap().contains("tmux-push-remote"), "{got}");
+        assert!(
+            got["reason"].as_str().unwrap().contains("tmux-push-remote"),
+            "{got}"
+        );
         let sentence = ask(Some(5_000)).refused("invalid_arguments");
         assert!(sentence.contains("2000"), "{sentence}");
         bus.move_clock(3_600);
@@ -49,9 +52,15 @@ fn detaching_removes_the_marker() {
     by_both_doors(|bus| {
         let bob = bus.joined("bob");
         let pusher = Process::lasting();
-        bus.write("transports/bob.json", &marker("bob", "herdr", pusher.pid(), "w1:p1"));
+        bus.write(
+            "transports/bob.json",
+            &marker("bob", "herdr", pusher.pid(), "w1:p1"),
+        );
         assert_eq!(bob.ok("status", json!({"agentId": "bob"}))["attached"], true);
-        assert_eq!(bob.ok("detach_agent", json!({"agentId": "bob"}))["detached"], true);
+        assert_eq!(
+            bob.ok("detach_agent", json!({"agentId": "bob"}))["detached"],
+            true
+        );
         assert!(!bus.file("transports/bob.json").exists());
         assert_eq!(bob.ok("status", json!({"agentId": "bob"}))["attached"], false);
     });
@@ -69,8 +78,22 @@ fn a_remote_seat_publishes_its_marker_and_takes_it_back_as_often_as_it_likes() {
         let file = bus.json("transports/bob.json");
         assert_eq!(said["transport"], file);
         assert_eq!(
-            (&file["agentId"], &file["transport"], &file["host"], &file["target"], &file["tmuxTarget"], &file["since"]),
-            (&json!("bob"), &json!("tmux-push-remote"), &json!("elsewhere"), &json!("%4"), &json!("%4"), &json!(99))
+            (
+                &file["agentId"],
+                &file["transport"],
+                &file["host"],
+                &file["target"],
+                &file["tmuxTarget"],
+                &file["since"]
+            ),
+            (
+                &json!("bob"),
+                &json!("tmux-push-remote"),
+                &json!("elsewhere"),
+                &json!("%4"),
+                &json!("%4"),
+                &json!(99)
+            )
         );
         let listed = bob.ok("list_agents", json!({}))["agents"][0].clone();
         assert_eq!((&listed["transport"], &listed["attached"]), (&file, &json!(true)));
@@ -84,10 +107,19 @@ fn a_remote_seat_publishes_its_marker_and_takes_it_back_as_often_as_it_likes() {
             assert!(sentence.contains("herdr and tmux-push-remote"), "{sentence}");
         }
         assert_eq!(bus.public(), inbox);
-        assert_eq!(bob.ok("clear_transport", json!({"agentId": "bob"}))["cleared"], true);
-        assert_eq!(bob.ok("clear_transport", json!({"agentId": "bob"}))["cleared"], false);
+        assert_eq!(
+            bob.ok("clear_transport", json!({"agentId": "bob"}))["cleared"],
+            true
+        );
+        assert_eq!(
+            bob.ok("clear_transport", json!({"agentId": "bob"}))["cleared"],
+            false
+        );
         assert!(!bus.file("transports/bob.json").exists());
-        assert!(bus.json("agents.json").get("bob").is_some(), "only the marker went");
+        assert!(
+            bus.json("agents.json").get("bob").is_some(),
+            "only the marker went"
+        );
     });
 }
 
@@ -104,14 +136,20 @@ fn an_attach_without_a_pane_of_its_own_takes_nobodys_and_asks_for_one() {
             ("TMUX_PANE", "%3"),
         ]);
         let pusher = Process::lasting();
-        bus.write("transports/alice.json", &marker("alice", "herdr", pusher.pid(), "w3:p1"));
+        bus.write(
+            "transports/alice.json",
+            &marker("alice", "herdr", pusher.pid(), "w3:p1"),
+        );
         let bob = daemon.session(SHARED);
         bob.ok("join", json!({"agentId": "bob"}));
         let before = bus.public();
         let sentence = bob.refused("attach_agent", json!({"agentId": "bob"}), "not_attached");
         assert!(sentence.contains("tmuxTarget"), "{sentence}");
         assert_eq!(bus.public(), before);
-        assert_eq!(bob.ok("status", json!({"agentId": "bob"}))["tmuxPane"], json!(null));
+        assert_eq!(
+            bob.ok("status", json!({"agentId": "bob"}))["tmuxPane"],
+            json!(null)
+        );
     }
 }
 
@@ -137,7 +175,12 @@ fn a_pane_that_another_live_seat_holds_is_not_taken() {
 fn capabilities_tell_what_is_configured_what_runs_and_whose_marker_disagrees() {
     for (config, env, configured, source) in [
         ("", "herdr", "herdr", "env"),
-        ("{\"transport\": \"herdr\"}", "tmux-push-remote", "herdr", "machine-config"),
+        (
+            "{\"transport\": \"herdr\"}",
+            "tmux-push-remote",
+            "herdr",
+            "machine-config",
+        ),
         ("{}", "tmux-push-remote", "tmux-push-remote", "env"),
     ] {
         let bus = Bus::new().with("AGENT_COORD_TRANSPORT", env);
@@ -145,8 +188,14 @@ fn capabilities_tell_what_is_configured_what_runs_and_whose_marker_disagrees() {
             bus.write("config.json", config);
         }
         let pusher = Process::lasting();
-        bus.write("transports/live.json", &marker("live", "tmux-push", pusher.pid(), "%1"));
-        bus.write("transports/dead.json", &marker("dead", "tmux-push-remote", 0, "%2"));
+        bus.write(
+            "transports/live.json",
+            &marker("live", "tmux-push", pusher.pid(), "%1"),
+        );
+        bus.write(
+            "transports/dead.json",
+            &marker("dead", "tmux-push-remote", 0, "%2"),
+        );
         let alice = bus.stdio();
         let before = bus.public();
         let said = alice.ok("capabilities", json!({}));
@@ -155,14 +204,24 @@ fn capabilities_tell_what_is_configured_what_runs_and_whose_marker_disagrees() {
         fields.sort_unstable();
         assert_eq!(
             fields,
-            ["agrees", "configured", "configuredSource", "disagreeingAgents", "evidence", "running"]
+            [
+                "agrees",
+                "configured",
+                "configuredSource",
+                "disagreeingAgents",
+                "evidence",
+                "running"
+            ]
         );
         assert_eq!(
             (&transport["configured"], &transport["configuredSource"]),
             (&json!(configured), &json!(source))
         );
         // Nothing is wired in, so no name is put there and nothing agrees.
-        assert_eq!((&transport["running"], &transport["agrees"]), (&json!(null), &json!(false)));
+        assert_eq!(
+            (&transport["running"], &transport["agrees"]),
+            (&json!(null), &json!(false))
+        );
         assert!(transport["evidence"]["reason"].is_string(), "{said}");
         assert_eq!(
             transport["disagreeingAgents"],
@@ -205,9 +264,15 @@ fn a_command_for_nobody_attached_is_not_written_anywhere() {
         let alice = bus.joined("alice");
         bus.joined("bob");
         let before = bus.public();
-        let got = alice.call("send_command", json!({"from": "alice", "to": "bob", "command": "/clear"}));
+        let got = alice.call(
+            "send_command",
+            json!({"from": "alice", "to": "bob", "command": "/clear"}),
+        );
         assert!(!got.failed);
-        assert_eq!((&got.body["ok"], &got.body["skipped"]["bob"]), (&json!(false), &json!("not attached")));
+        assert_eq!(
+            (&got.body["ok"], &got.body["skipped"]["bob"]),
+            (&json!(false), &json!("not attached"))
+        );
         assert_eq!(bus.public(), before);
     });
 }

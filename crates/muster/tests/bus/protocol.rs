@@ -14,7 +14,11 @@ const TOOLS: [(&str, &str, &str); 31] = [
     ("heartbeat", "agentId", ""),
     ("list_agents", "", ""),
     ("send_message", "from text", "to room kind"),
-    ("send_command", "from command", "to room reminderMs reminderText waitForDelivery deliveryTimeoutMs"),
+    (
+        "send_command",
+        "from command",
+        "to room reminderMs reminderText waitForDelivery deliveryTimeoutMs",
+    ),
     ("read_messages", "agentId source", "room limit peek sinceTs"),
     ("retrieve_room_history", "agentId hash", "query"),
     ("post_status", "agentId status", "detail"),
@@ -25,7 +29,11 @@ const TOOLS: [(&str, &str, &str); 31] = [
     ("set_room_topic", "agentId room topic", ""),
     ("set_room_motd", "agentId room motd", ""),
     ("rename_agent", "agentId newAgentId", ""),
-    ("attach_agent", "agentId", "tmuxTarget includeRoom allowlist debounceMs"),
+    (
+        "attach_agent",
+        "agentId",
+        "tmuxTarget includeRoom allowlist debounceMs",
+    ),
     ("detach_agent", "agentId", ""),
     ("report_transport", "agentId transport", "host tmuxTarget since"),
     ("clear_transport", "agentId", ""),
@@ -75,7 +83,11 @@ fn every_tool_of_the_text_is_listed_with_its_arguments_and_words_about_it() {
                 _ => Vec::new(),
             };
             assert_eq!(given(&schema["required"]), words(must), "{name}");
-            assert_eq!(given(&schema["properties"]), words(&format!("{must} {may}")), "{name}");
+            assert_eq!(
+                given(&schema["properties"]),
+                words(&format!("{must} {may}")),
+                "{name}"
+            );
         }
     });
 }
@@ -85,7 +97,9 @@ fn every_tool_of_the_text_is_listed_with_its_arguments_and_words_about_it() {
 fn both_doors_list_the_very_same_tools() {
     let bus = Bus::new();
     let daemon = bus.daemon();
-    let list = |it: &dyn crate::support::Calls| it.begin("tools/list", json!({})).message()["result"]["tools"].clone();
+    let list = |it: &dyn crate::support::Calls| {
+        it.begin("tools/list", json!({})).message()["result"]["tools"].clone()
+    };
     let near = list(&bus.stdio());
     assert_eq!(near, list(&daemon.session(SHARED)));
     assert_eq!(near, list(&daemon.now(SHARED)));
@@ -106,7 +120,10 @@ fn standard_output_carries_the_protocol_and_nothing_else_in_every_revision_with_
         assert_eq!(hello["serverInfo"]["name"], "agent-coord");
         assert!(hello["capabilities"]["tools"].is_object(), "{hello}");
         session.ok("join", json!({"agentId": "alice"}));
-        session.ok("send_message", json!({"from": "alice", "text": "two\nlines \u{1b}[31m"}));
+        session.ok(
+            "send_message",
+            json!({"from": "alice", "text": "two\nlines \u{1b}[31m"}),
+        );
         session.refused("heartbeat", json!({"agentId": "bob"}), "identity_bound");
         let (status, lines, err) = session.close();
         assert!(status.success(), "{err}");
@@ -120,6 +137,22 @@ fn standard_output_carries_the_protocol_and_nothing_else_in_every_revision_with_
     }
 }
 
+// spec: TOOL-114
+#[test]
+fn the_programs_older_name_serves_a_session_too() {
+    let bus = Bus::new();
+    let name = bus.path("agent-coord-mcp");
+    std::os::unix::fs::symlink(crate::support::MUSTER, &name).unwrap();
+    let mut command = std::process::Command::new(&name);
+    command
+        .env_clear()
+        .env("AGENT_COORD_DIR", bus.file(""))
+        .env("AGENT_COORD_TRANSPORT", "tmux-push-remote");
+    let session = Stdio::start(command);
+    session.ok("join", json!({"agentId": "alice"}));
+    assert!(bus.json("agents.json").get("alice").is_some());
+}
+
 // spec: TOOL-116 TOOL-118 TOOL-119 TOOL-120
 #[test]
 fn a_refusal_is_an_answer_a_failure_is_marked_and_an_unknown_tool_is_the_protocols_error() {
@@ -127,9 +160,24 @@ fn a_refusal_is_an_answer_a_failure_is_marked_and_an_unknown_tool_is_the_protoco
         let alice = bus.joined("alice");
         // Refusals: each says what to do.
         for (tool, arguments, code, words) in [
-            ("leave_room", json!({"agentId": "alice", "room": "general"}), "refused", "general"),
-            ("leave_room", json!({"agentId": "alice", "room": "nowhere"}), "no_room", "join_room makes it"),
-            ("heartbeat", json!({"agentId": "bob"}), "identity_bound", "identity bound to 'alice'"),
+            (
+                "leave_room",
+                json!({"agentId": "alice", "room": "general"}),
+                "refused",
+                "general",
+            ),
+            (
+                "leave_room",
+                json!({"agentId": "alice", "room": "nowhere"}),
+                "no_room",
+                "join_room makes it",
+            ),
+            (
+                "heartbeat",
+                json!({"agentId": "bob"}),
+                "identity_bound",
+                "identity bound to 'alice'",
+            ),
             (
                 "retrieve_room_history",
                 json!({"agentId": "alice", "hash": "0123456789ab"}),
@@ -145,8 +193,15 @@ fn a_refusal_is_an_answer_a_failure_is_marked_and_an_unknown_tool_is_the_protoco
         ] {
             let got = alice.call(tool, arguments);
             assert!(!got.failed, "{got:?}");
-            assert_eq!((&got.body["ok"], &got.error), (&json!(false), &Value::Null), "{got:?}");
-            assert!(!got.body["code"].as_str().unwrap().is_empty(), "{got:?} should be {code}");
+            assert_eq!(
+                (&got.body["ok"], &got.error),
+                (&json!(false), &Value::Null),
+                "{got:?}"
+            );
+            assert!(
+                !got.body["code"].as_str().unwrap().is_empty(),
+                "{got:?} should be {code}"
+            );
             assert!(got.body["error"].as_str().unwrap().contains(words), "{got:?}");
         }
         // Arguments that are not the tool's say which one it is.
@@ -155,8 +210,16 @@ fn a_refusal_is_an_answer_a_failure_is_marked_and_an_unknown_tool_is_the_protoco
             ("join", json!({"agentId": "alice", "agentid": "alice"}), "agentid"),
             ("heartbeat", json!({"agentId": null}), "agentId"),
             ("heartbeat", json!({"agentId": 5}), "agentId"),
-            ("read_messages", json!({"agentId": "alice", "source": "inbox", "limit": "5"}), "limit"),
-            ("read_messages", json!({"agentId": "alice", "source": "mail"}), "inbox"),
+            (
+                "read_messages",
+                json!({"agentId": "alice", "source": "inbox", "limit": "5"}),
+                "limit",
+            ),
+            (
+                "read_messages",
+                json!({"agentId": "alice", "source": "mail"}),
+                "inbox",
+            ),
         ] {
             let sentence = alice.call(tool, arguments.clone()).broke("invalid_arguments");
             assert!(sentence.contains(words), "{arguments}: {sentence}");
@@ -165,8 +228,14 @@ fn a_refusal_is_an_answer_a_failure_is_marked_and_an_unknown_tool_is_the_protoco
         // Something broke: marked, with its own code.
         let agents = bus.text("agents.json");
         bus.write("agents.json", "{\"alice\": ");
-        alice.call("heartbeat", json!({"agentId": "alice"})).broke("damaged");
-        assert_eq!(bus.text("agents.json"), "{\"alice\": ", "nothing is written over what cannot be read");
+        alice
+            .call("heartbeat", json!({"agentId": "alice"}))
+            .broke("damaged");
+        assert_eq!(
+            bus.text("agents.json"),
+            "{\"alice\": ",
+            "nothing is written over what cannot be read"
+        );
         bus.write("agents.json", &agents);
         alice.ok("heartbeat", json!({"agentId": "alice"}));
         // No such tool.
@@ -188,20 +257,33 @@ fn a_session_needs_no_network_starts_no_process_and_nothing_wakes_an_idle_agent(
     bob.ok("join", json!({"agentId": "bob"}));
     let alice = bus.joined("alice");
     let before = bob.lines.lock().unwrap().len();
-    alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": "wake up"}));
+    alice.ok(
+        "send_message",
+        json!({"from": "alice", "to": "bob", "text": "wake up"}),
+    );
     alice.ok("send_message", json!({"from": "alice", "text": "everybody"}));
     std::thread::sleep(std::time::Duration::from_millis(1_500));
     assert_eq!(bob.lines.lock().unwrap().len(), before, "nothing was pushed");
     let status = alice.ok("status", json!({"agentId": "bob"}));
-    assert_eq!((&status["inboxUnread"], &status["attached"]), (&json!(1), &json!(false)));
+    assert_eq!(
+        (&status["inboxUnread"], &status["attached"]),
+        (&json!(1), &json!(false))
+    );
     for entry in std::fs::read_dir(format!("/proc/{}/fd", bob.pid())).unwrap() {
         let target = std::fs::read_link(entry.unwrap().path()).unwrap_or_default();
         let target = target.to_string_lossy().into_owned();
         // The two ends of standard input and output may be sockets; a connection elsewhere is listed by the kernel.
-        if let Some(inode) = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')) {
+        if let Some(inode) = target
+            .strip_prefix("socket:[")
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
             for table in ["tcp", "tcp6", "udp", "udp6"] {
-                let listed = std::fs::read_to_string(format!("/proc/{}/net/{table}", bob.pid())).unwrap_or_default();
-                assert!(!listed.split_whitespace().any(|word| word == inode), "{table} {inode}");
+                let listed =
+                    std::fs::read_to_string(format!("/proc/{}/net/{table}", bob.pid())).unwrap_or_default();
+                assert!(
+                    !listed.split_whitespace().any(|word| word == inode),
+                    "{table} {inode}"
+                );
             }
         }
     }

@@ -10,27 +10,48 @@ fn registry_inbox_cursors_marker_channels_and_the_session_itself_take_the_new_id
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
         let bob = bus.agent();
-        bob.ok("join", json!({"agentId": "bob", "project": "shop", "role": "backend"}));
+        bob.ok(
+            "join",
+            json!({"agentId": "bob", "project": "shop", "role": "backend"}),
+        );
         for room in ["seo", "ops"] {
             bob.ok("join_room", json!({"agentId": "bob", "room": room}));
-            alice.ok("send_message", json!({"from": "alice", "room": room, "text": "hello"}));
+            alice.ok(
+                "send_message",
+                json!({"from": "alice", "room": room, "text": "hello"}),
+            );
         }
         for text in ["1", "2", "3"] {
-            alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": text}));
+            alice.ok(
+                "send_message",
+                json!({"from": "alice", "to": "bob", "text": text}),
+            );
         }
-        bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox", "limit": 1}));
+        bob.ok(
+            "read_messages",
+            json!({"agentId": "bob", "source": "inbox", "limit": 1}),
+        );
         bob.ok(
             "report_transport",
             json!({"agentId": "bob", "transport": "tmux-push-remote", "tmuxTarget": "%4", "host": "elsewhere"}),
         );
         let before = alice.ok("status", json!({"agentId": "bob"}));
         let said = bob.ok("rename_agent", json!({"agentId": "bob", "newAgentId": "robert"}));
-        assert_eq!((&said["from"], &said["agentId"]), (&json!("bob"), &json!("robert")));
+        assert_eq!(
+            (&said["from"], &said["agentId"]),
+            (&json!("bob"), &json!("robert"))
+        );
 
         let after = alice.ok("status", json!({"agentId": "robert"}));
         assert_eq!(after["inboxUnread"], 2);
-        assert_eq!((&after["inboxDepth"], &after["inboxUnread"]), (&before["inboxDepth"], &before["inboxUnread"]));
-        assert_eq!((&after["transport"]["target"], &after["attached"]), (&json!("%4"), &json!(true)));
+        assert_eq!(
+            (&after["inboxDepth"], &after["inboxUnread"]),
+            (&before["inboxDepth"], &before["inboxUnread"])
+        );
+        assert_eq!(
+            (&after["transport"]["target"], &after["attached"]),
+            (&json!("%4"), &json!(true))
+        );
         let agents = bus.json("agents.json");
         assert!(agents.get("bob").is_none());
         assert_eq!(
@@ -53,7 +74,10 @@ fn registry_inbox_cursors_marker_channels_and_the_session_itself_take_the_new_id
             bob.refused("heartbeat", json!({"agentId": "bob"}), "identity_bound"),
             "identity bound to 'robert'; rejected attempt to act as 'bob'"
         );
-        assert_eq!(texts(&bob.ok("read_messages", json!({"agentId": "robert", "source": "inbox"}))), ["2", "3"]);
+        assert_eq!(
+            texts(&bob.ok("read_messages", json!({"agentId": "robert", "source": "inbox"}))),
+            ["2", "3"]
+        );
         assert_eq!(bus.markers("robert").len(), 1);
         assert_eq!(bus.markers("bob").len(), 0);
     });
@@ -65,10 +89,16 @@ fn a_message_to_the_old_id_reaches_the_new_one_and_its_sender_is_told() {
         let alice = bus.joined("alice");
         let bob = bus.joined("bob");
         bob.ok("rename_agent", json!({"agentId": "bob", "newAgentId": "robert"}));
-        let said = alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": "late"}));
+        let said = alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": "late"}),
+        );
         assert_eq!(said["to"], "robert");
         assert!(said["warning"].as_str().unwrap().contains("robert"), "{said}");
-        assert_eq!(texts(&bob.ok("read_messages", json!({"agentId": "robert", "source": "inbox"}))), ["late"]);
+        assert_eq!(
+            texts(&bob.ok("read_messages", json!({"agentId": "robert", "source": "inbox"}))),
+            ["late"]
+        );
         assert_eq!(alice.ok("ping", json!({"to": "bob"}))["renamedTo"], "robert");
     });
 }
@@ -83,7 +113,10 @@ fn nobody_takes_an_id_that_something_belongs_to() {
         // Bound, and not registered.
         carol.ok("unregister", json!({"agentId": "carol"}));
         // An inbox, and nobody.
-        alice.ok("send_message", json!({"from": "alice", "to": "dave", "text": "for dave"}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "dave", "text": "for dave"}),
+        );
         // A marker, and nobody.
         bus.write(
             "transports/erin.json",
@@ -97,7 +130,11 @@ fn nobody_takes_an_id_that_something_belongs_to() {
             ("dave", "inbox"),
             ("erin", "marker"),
         ] {
-            let sentence = bob.refused("rename_agent", json!({"agentId": "bob", "newAgentId": id}), "id_in_use");
+            let sentence = bob.refused(
+                "rename_agent",
+                json!({"agentId": "bob", "newAgentId": id}),
+                "id_in_use",
+            );
             assert!(sentence.contains(why), "{id}: {sentence}");
         }
         assert_eq!(bus.public(), before);
@@ -111,7 +148,11 @@ fn nobody_takes_an_id_that_has_a_token() {
     let bus = Bus::new();
     bus.mint("tokened");
     let bob = bus.joined("bob");
-    let sentence = bob.refused("rename_agent", json!({"agentId": "bob", "newAgentId": "tokened"}), "id_in_use");
+    let sentence = bob.refused(
+        "rename_agent",
+        json!({"agentId": "bob", "newAgentId": "tokened"}),
+        "id_in_use",
+    );
     assert!(sentence.contains("token"), "{sentence}");
     assert!(bus.json("agents.json").get("bob").is_some());
 }

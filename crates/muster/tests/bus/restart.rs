@@ -29,18 +29,30 @@ fn under_the_shared_token_a_client_begins_a_new_session_and_is_its_agent_again()
         alice.ok("join", json!({"agentId": "alice"}));
         bob.ok("join", json!({"agentId": "bob"}));
         now.ok("join", json!({"agentId": "now"}));
-        bob.ok("send_message", json!({"from": "bob", "to": "alice", "text": "before"}));
+        bob.ok(
+            "send_message",
+            json!({"from": "bob", "to": "alice", "text": "before"}),
+        );
         let port = end(daemon, signal);
 
         let daemon = again(&bus, port, &env);
         assert_eq!((alice.status(), bob.status()), (404, 404));
         let alice = daemon.session(SHARED);
-        assert_eq!(texts(&alice.ok("join", json!({"agentId": "alice"}))["inbox"]), ["before"]);
+        assert_eq!(
+            texts(&alice.ok("join", json!({"agentId": "alice"}))["inbox"]),
+            ["before"]
+        );
         // A client that goes on without joining is its agent, too.
         daemon.session(SHARED).ok("heartbeat", json!({"agentId": "bob"}));
         now.ok("heartbeat", json!({"agentId": "now"}));
-        assert!(bus.markers("alice").iter().all(|marker| marker.get("forced").is_none()));
-        daemon.session(SHARED).refused("join", json!({"agentId": "alice"}), "identity_live");
+        assert!(
+            bus.markers("alice")
+                .iter()
+                .all(|marker| marker.get("forced").is_none())
+        );
+        daemon
+            .session(SHARED)
+            .refused("join", json!({"agentId": "alice"}), "identity_live");
     }
 }
 
@@ -59,7 +71,9 @@ fn under_its_own_token_a_client_begins_a_new_session_and_is_its_agent_again() {
         let alice = daemon.session(&token);
         alice.ok("heartbeat", json!({"agentId": "alice"}));
         daemon.now(&token).ok("heartbeat", json!({"agentId": "alice"}));
-        daemon.session(&other).refused("heartbeat", json!({"agentId": "alice"}), "identity_bound");
+        daemon
+            .session(&other)
+            .refused("heartbeat", json!({"agentId": "alice"}), "identity_bound");
     }
 }
 
@@ -74,8 +88,12 @@ fn a_daemons_restart_lets_nobody_in_as_an_agent_of_a_living_session_elsewhere() 
     let near = bus.stdio();
     near.ok("join", json!({"agentId": "alice"}));
     let daemon = again(&bus, port, &env);
-    daemon.session(SHARED).refused("join", json!({"agentId": "alice"}), "identity_live");
-    daemon.now(SHARED).refused("join", json!({"agentId": "alice"}), "identity_live");
+    daemon
+        .session(SHARED)
+        .refused("join", json!({"agentId": "alice"}), "identity_live");
+    daemon
+        .now(SHARED)
+        .refused("join", json!({"agentId": "alice"}), "identity_live");
 }
 
 // spec: IDN-020 IDN-021

@@ -20,10 +20,19 @@ fn joining_makes_a_channel_lists_it_and_tells_its_topic_rules_members_and_unread
             (&made["room"], &made["topic"], &made["motd"], &made["members"]),
             (&json!("seo"), &Value::Null, &Value::Null, &json!(["alice"]))
         );
-        alice.ok("set_room_topic", json!({"agentId": "alice", "room": "seo", "topic": "search"}));
-        alice.ok("set_room_motd", json!({"agentId": "alice", "room": "#seo", "motd": "be kind"}));
+        alice.ok(
+            "set_room_topic",
+            json!({"agentId": "alice", "room": "seo", "topic": "search"}),
+        );
+        alice.ok(
+            "set_room_motd",
+            json!({"agentId": "alice", "room": "#seo", "motd": "be kind"}),
+        );
         for text in ["1", "2"] {
-            alice.ok("send_message", json!({"from": "alice", "room": "#seo", "text": text}));
+            alice.ok(
+                "send_message",
+                json!({"from": "alice", "room": "#seo", "text": text}),
+            );
         }
         let joined = bob.ok("join_room", json!({"agentId": "bob", "room": "seo"}));
         assert_eq!(
@@ -31,19 +40,36 @@ fn joining_makes_a_channel_lists_it_and_tells_its_topic_rules_members_and_unread
             (&json!("search"), &json!("be kind"), &json!(["alice", "bob"]))
         );
         // STO-038: a member sees what the channel holds, and the number says so.
-        let read = bob.ok("read_messages", json!({"agentId": "bob", "source": "room", "room": "seo"}));
+        let read = bob.ok(
+            "read_messages",
+            json!({"agentId": "bob", "source": "room", "room": "seo"}),
+        );
         assert_eq!(joined["unread"], read["totalNew"]);
         let file = bus.json("rooms.json");
         assert_eq!(
-            (&file["seo"]["topic"], &file["seo"]["motd"], &file["seo"]["members"]),
+            (
+                &file["seo"]["topic"],
+                &file["seo"]["motd"],
+                &file["seo"]["members"]
+            ),
             (&json!("search"), &json!("be kind"), &json!(["alice", "bob"]))
         );
         let list = bob.ok("list_rooms", json!({}));
         let listed = room(&list, "seo").unwrap();
         let lines = bus.lines("rooms/seo.jsonl");
         assert_eq!(
-            (&listed["topic"], &listed["motd"], &listed["members"], &listed["memberCount"]),
-            (&json!("search"), &json!("be kind"), &json!(["alice", "bob"]), &json!(2))
+            (
+                &listed["topic"],
+                &listed["motd"],
+                &listed["members"],
+                &listed["memberCount"]
+            ),
+            (
+                &json!("search"),
+                &json!("be kind"),
+                &json!(["alice", "bob"]),
+                &json!(2)
+            )
         );
         assert_eq!(
             (&listed["messageCount"], &listed["lastTs"]),
@@ -60,14 +86,23 @@ fn a_new_member_finds_the_newest_fifty_messages_and_a_digest_and_the_unread_numb
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
         for number in 0..60 {
-            alice.ok("send_message", json!({"from": "alice", "room": "old", "text": format!("{number}")}));
+            alice.ok(
+                "send_message",
+                json!({"from": "alice", "room": "old", "text": format!("{number}")}),
+            );
         }
         let bob = bus.joined("bob");
         let joined = bob.ok("join_room", json!({"agentId": "bob", "room": "old"}));
-        let read = bob.ok("read_messages", json!({"agentId": "bob", "source": "room", "room": "old"}));
+        let read = bob.ok(
+            "read_messages",
+            json!({"agentId": "bob", "source": "room", "room": "old"}),
+        );
         assert_eq!(joined["unread"], read["totalNew"]);
         // Bob's own joining is told in a notice, the newest of the fifty.
-        assert_eq!((&read["returned"], &read["history"]["older"]), (&json!(50), &json!(11)));
+        assert_eq!(
+            (&read["returned"], &read["history"]["older"]),
+            (&json!(50), &json!(11))
+        );
     });
 }
 
@@ -79,11 +114,24 @@ fn who_leaves_is_no_member_the_messages_stay_and_nobody_leaves_general() {
         let bob = bus.joined("bob");
         alice.ok("join_room", json!({"agentId": "alice", "room": "seo"}));
         bob.ok("join_room", json!({"agentId": "bob", "room": "seo"}));
-        bob.ok("send_message", json!({"from": "bob", "room": "seo", "text": "bye"}));
-        assert_eq!(bob.ok("leave_room", json!({"agentId": "bob", "room": "#seo"}))["left"], true);
+        bob.ok(
+            "send_message",
+            json!({"from": "bob", "room": "seo", "text": "bye"}),
+        );
+        assert_eq!(
+            bob.ok("leave_room", json!({"agentId": "bob", "room": "#seo"}))["left"],
+            true
+        );
         assert_eq!(bus.json("rooms.json")["seo"]["members"], json!(["alice"]));
-        assert!(bus.lines("rooms/seo.jsonl").iter().any(|line| line["text"] == "bye"));
-        assert_eq!(bob.ok("leave_room", json!({"agentId": "bob", "room": "seo"}))["left"], false);
+        assert!(
+            bus.lines("rooms/seo.jsonl")
+                .iter()
+                .any(|line| line["text"] == "bye")
+        );
+        assert_eq!(
+            bob.ok("leave_room", json!({"agentId": "bob", "room": "seo"}))["left"],
+            false
+        );
         let before = bus.public();
         for name in ["general", "#general", "GENERAL"] {
             let sentence = bob.refused("leave_room", json!({"agentId": "bob", "room": name}), "refused");
@@ -100,16 +148,28 @@ fn a_topic_and_rules_are_told_in_the_channel_and_a_missing_channel_has_neither()
         let alice = bus.joined("alice");
         let bob = bus.joined("bob");
         alice.ok("join_room", json!({"agentId": "alice", "room": "seo"}));
-        bob.ok("read_messages", json!({"agentId": "bob", "source": "room", "room": "seo"}));
+        bob.ok(
+            "read_messages",
+            json!({"agentId": "bob", "source": "room", "room": "seo"}),
+        );
         for (tool, field) in [("set_room_topic", "topic"), ("set_room_motd", "motd")] {
             let mut arguments = json!({"agentId": "alice", "room": "seo"});
             arguments[field] = json!("short and\nclear");
             let said = alice.ok(tool, arguments.clone());
             assert_eq!(said[field], "short and\nclear");
             let notice = bus.lines("rooms/seo.jsonl").last().unwrap().clone();
-            assert_eq!((&notice["system"], &notice["from"]), (&json!(true), &json!("system")));
-            assert!(notice["text"].as_str().unwrap().contains("short and\nclear"), "{notice}");
-            let read = bob.ok("read_messages", json!({"agentId": "bob", "source": "room", "room": "seo"}));
+            assert_eq!(
+                (&notice["system"], &notice["from"]),
+                (&json!(true), &json!("system"))
+            );
+            assert!(
+                notice["text"].as_str().unwrap().contains("short and\nclear"),
+                "{notice}"
+            );
+            let read = bob.ok(
+                "read_messages",
+                json!({"agentId": "bob", "source": "room", "room": "seo"}),
+            );
             assert_eq!(texts(&read).len(), 1);
             let before = bus.public();
             arguments["room"] = json!("nowhere");
@@ -117,11 +177,17 @@ fn a_topic_and_rules_are_told_in_the_channel_and_a_missing_channel_has_neither()
             assert!(sentence.contains("join_room"), "{sentence}");
             assert_eq!(bus.public(), before);
         }
-        alice.ok("set_room_topic", json!({"agentId": "alice", "room": "general", "topic": "everything"}));
+        alice.ok(
+            "set_room_topic",
+            json!({"agentId": "alice", "room": "general", "topic": "everything"}),
+        );
         let list = alice.ok("list_rooms", json!({}));
         assert_eq!(room(&list, "general").unwrap()["topic"], "everything");
         let late = bus.agent();
-        assert_eq!(late.ok("join", json!({"agentId": "late"}))["defaultRoom"]["topic"], "everything");
+        assert_eq!(
+            late.ok("join", json!({"agentId": "late"}))["defaultRoom"]["topic"],
+            "everything"
+        );
     });
 }
 

@@ -17,18 +17,33 @@ fn one_join_registers_says_what_became_of_the_pane_and_hands_over_the_inbox() {
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
         for text in ["first", "second"] {
-            alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": text}));
+            alice.ok(
+                "send_message",
+                json!({"from": "alice", "to": "bob", "text": text}),
+            );
         }
         let bob = bus.agent();
-        let joined = bob.ok("join", json!({"agentId": "bob", "project": "shop", "role": "backend"}));
-        assert_eq!((&joined["registered"], &joined["attached"]), (&json!(true), &json!(false)));
+        let joined = bob.ok(
+            "join",
+            json!({"agentId": "bob", "project": "shop", "role": "backend"}),
+        );
+        assert_eq!(
+            (&joined["registered"], &joined["attached"]),
+            (&json!(true), &json!(false))
+        );
         assert_eq!(
             (&joined["agent"]["project"], &joined["agent"]["role"]),
             (&json!("shop"), &json!("backend"))
         );
         // No pane here: that is no error, and it is said.
-        assert_eq!((&joined["attach"]["ok"], &joined["attach"]["tried"]), (&json!(false), &json!(false)));
-        assert!(joined["attach"]["reason"].as_str().unwrap().contains("no pane"), "{joined}");
+        assert_eq!(
+            (&joined["attach"]["ok"], &joined["attach"]["tried"]),
+            (&json!(false), &json!(false))
+        );
+        assert!(
+            joined["attach"]["reason"].as_str().unwrap().contains("no pane"),
+            "{joined}"
+        );
         assert_eq!(texts(&joined["inbox"]), ["first", "second"]);
         assert_eq!(joined["unread"], 0);
         assert_eq!(joined["defaultRoom"]["room"], "general");
@@ -36,7 +51,10 @@ fn one_join_registers_says_what_became_of_the_pane_and_hands_over_the_inbox() {
         let again = bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox"}));
         assert_eq!(again["returned"], 0, "the join marked them read");
         let quiet = bob.ok("join", json!({"agentId": "bob", "attach": false}));
-        assert_eq!((&quiet["attach"], &quiet["attached"]), (&Value::Null, &json!(false)));
+        assert_eq!(
+            (&quiet["attach"], &quiet["attached"]),
+            (&Value::Null, &json!(false))
+        );
         assert!(!bus.file("transports/bob.json").exists());
     });
 }
@@ -47,17 +65,34 @@ fn a_repeated_join_updates_the_one_entry_and_leaves_the_inbox_when_told_to() {
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
         let bob = bus.agent();
-        bob.ok("join", json!({"agentId": "bob", "project": "shop", "role": "backend"}));
-        alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": "kept"}));
-        let again = bob.ok("join", json!({"agentId": "bob", "role": "tester", "readInbox": false}));
+        bob.ok(
+            "join",
+            json!({"agentId": "bob", "project": "shop", "role": "backend"}),
+        );
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": "kept"}),
+        );
+        let again = bob.ok(
+            "join",
+            json!({"agentId": "bob", "role": "tester", "readInbox": false}),
+        );
         assert_eq!(
-            (&again["agent"]["role"], &again["agent"]["project"], &again["inbox"], &again["unread"]),
+            (
+                &again["agent"]["role"],
+                &again["agent"]["project"],
+                &again["inbox"],
+                &again["unread"]
+            ),
             (&json!("tester"), &json!("shop"), &Value::Null, &json!(1))
         );
         let agents = bus.json("agents.json");
         assert_eq!(agents.as_object().unwrap().len(), 2, "{agents}");
         assert_eq!(agents["bob"]["role"], "tester");
-        assert_eq!(texts(&bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox"}))), ["kept"]);
+        assert_eq!(
+            texts(&bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox"}))),
+            ["kept"]
+        );
     });
 }
 
@@ -66,16 +101,25 @@ fn a_repeated_join_updates_the_one_entry_and_leaves_the_inbox_when_told_to() {
 fn register_writes_the_entry_and_nothing_else() {
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
-        alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": "unread"}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": "unread"}),
+        );
         let bob = bus.agent();
-        let said = bob.ok("register", json!({"agentId": "bob", "project": "shop", "role": "backend"}));
+        let said = bob.ok(
+            "register",
+            json!({"agentId": "bob", "project": "shop", "role": "backend"}),
+        );
         let entry = &bus.json("agents.json")["bob"];
         assert_eq!(&said["agent"], entry);
         assert_eq!(
             (&entry["agentId"], &entry["project"], &entry["role"]),
             (&json!("bob"), &json!("shop"), &json!("backend"))
         );
-        assert!(entry["lastHeartbeat"].as_i64().unwrap() > 1_600_000_000_000, "{entry}");
+        assert!(
+            entry["lastHeartbeat"].as_i64().unwrap() > 1_600_000_000_000,
+            "{entry}"
+        );
         assert!(!bus.file("transports/bob.json").exists());
         assert_eq!(alice.ok("status", json!({"agentId": "bob"}))["inboxUnread"], 1);
     });
@@ -87,18 +131,27 @@ fn who_unregisters_is_detached_and_gone_but_the_messages_and_the_name_stay() {
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
         let bob = bus.joined("bob");
-        alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": "later"}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": "later"}),
+        );
         bob.ok(
             "report_transport",
             json!({"agentId": "bob", "transport": "tmux-push-remote", "tmuxTarget": "%4"}),
         );
         let said = bob.ok("unregister", json!({"agentId": "bob"}));
-        assert_eq!((&said["wasRegistered"], &said["detached"]), (&json!(true), &json!(true)));
+        assert_eq!(
+            (&said["wasRegistered"], &said["detached"]),
+            (&json!(true), &json!(true))
+        );
         assert!(listed(&alice.ok("list_agents", json!({})), "bob").is_none());
         assert!(!bus.file("transports/bob.json").exists());
         assert_eq!(bus.lines("inbox/bob.jsonl").len(), 1);
         let sentence = bob.refused("register", json!({"agentId": "carol"}), "identity_bound");
-        assert_eq!(sentence, "identity bound to 'bob'; rejected attempt to act as 'carol'");
+        assert_eq!(
+            sentence,
+            "identity bound to 'bob'; rejected attempt to act as 'carol'"
+        );
         let back = bob.ok("join", json!({"agentId": "bob"}));
         assert_eq!(texts(&back["inbox"]), ["later"]);
     });
@@ -112,14 +165,25 @@ fn status_tells_registration_transport_depth_and_unread_and_binds_nobody() {
         let looker = bus.agent();
         let before = looker.ok("status", json!({"agentId": "bob"}));
         assert_eq!(
-            (&before["registered"], &before["entry"], &before["transport"], &before["inboxDepth"]),
+            (
+                &before["registered"],
+                &before["entry"],
+                &before["transport"],
+                &before["inboxDepth"]
+            ),
             (&json!(false), &Value::Null, &Value::Null, &json!(0))
         );
         let bob = bus.joined("bob");
         for text in ["1", "2", "3"] {
-            alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": text}));
+            alice.ok(
+                "send_message",
+                json!({"from": "alice", "to": "bob", "text": text}),
+            );
         }
-        bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox", "limit": 1}));
+        bob.ok(
+            "read_messages",
+            json!({"agentId": "bob", "source": "inbox", "limit": 1}),
+        );
         bob.ok(
             "report_transport",
             json!({"agentId": "bob", "transport": "tmux-push-remote", "host": "elsewhere", "tmuxTarget": "%4", "since": 12_345}),
@@ -127,13 +191,28 @@ fn status_tells_registration_transport_depth_and_unread_and_binds_nobody() {
         let files = bus.public();
         let status = looker.ok("status", json!({"agentId": "bob"}));
         assert_eq!(
-            (&status["registered"], &status["attached"], &status["inboxDepth"], &status["inboxUnread"]),
+            (
+                &status["registered"],
+                &status["attached"],
+                &status["inboxDepth"],
+                &status["inboxUnread"]
+            ),
             (&json!(true), &json!(true), &json!(3), &json!(2))
         );
         let transport = &status["transport"];
         assert_eq!(
-            (&transport["transport"], &transport["host"], &transport["target"], &transport["since"]),
-            (&json!("tmux-push-remote"), &json!("elsewhere"), &json!("%4"), &json!(12_345))
+            (
+                &transport["transport"],
+                &transport["host"],
+                &transport["target"],
+                &transport["since"]
+            ),
+            (
+                &json!("tmux-push-remote"),
+                &json!("elsewhere"),
+                &json!("%4"),
+                &json!(12_345)
+            )
         );
         assert_eq!(bus.public(), files, "looking changes nothing");
         assert_eq!(bus.lines("inbox/bob.jsonl").len(), 3);
@@ -147,10 +226,16 @@ fn status_tells_registration_transport_depth_and_unread_and_binds_nobody() {
 fn status_tells_whether_the_server_runs_inside_tmux() {
     let bus = Bus::new();
     let outside = bus.stdio().ok("status", json!({"agentId": "bob"}));
-    assert_eq!((&outside["inTmux"], &outside["tmuxPane"]), (&json!(false), &Value::Null));
+    assert_eq!(
+        (&outside["inTmux"], &outside["tmuxPane"]),
+        (&json!(false), &Value::Null)
+    );
     let inside = bus.stdio_with(&[("TMUX_PANE", "%7"), ("TMUX", "/tmp/tmux-0/default,1,0")]);
     let inside = inside.ok("status", json!({"agentId": "bob"}));
-    assert_eq!((&inside["inTmux"], &inside["tmuxPane"]), (&json!(true), &json!("%7")));
+    assert_eq!(
+        (&inside["inTmux"], &inside["tmuxPane"]),
+        (&json!(true), &json!("%7"))
+    );
 }
 
 // spec: TOOL-029 TOOL-030 TOOL-078
@@ -183,7 +268,10 @@ fn a_heartbeat_makes_an_agent_online_again_in_the_list_of_all() {
         assert!(a["lastHeartbeat"].as_i64().unwrap() - b["lastHeartbeat"].as_i64().unwrap() > 390_000);
         assert!(b["secondsSinceHeartbeat"].as_i64().unwrap() >= 399, "{b}");
         // A remote marker lives by its agent's heartbeat.
-        assert_eq!((&c["transport"]["target"], &c["attached"]), (&json!("%1"), &json!(false)));
+        assert_eq!(
+            (&c["transport"]["target"], &c["attached"]),
+            (&json!("%1"), &json!(false))
+        );
         assert_eq!((&a["transport"], &a["attached"]), (&Value::Null, &json!(false)));
         let general = alice.ok("list_rooms", json!({}))["rooms"][0].clone();
         assert_eq!(general["members"], json!(["alice", "bob", "carol"]));
@@ -199,7 +287,10 @@ fn a_live_process_keeps_its_agent_and_everybody_else_leaves_the_list_after_a_day
         let held = bus.joined("held");
         let gone = bus.joined("gone");
         gone.ok("join_room", json!({"agentId": "gone", "room": "seo"}));
-        alice.ok("send_message", json!({"from": "alice", "to": "gone", "text": "for later"}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "gone", "text": "for later"}),
+        );
         drop((held, gone));
         let mut pusher = Process::lasting();
         let marker = json!({"agentId": "held", "transport": "herdr", "pid": pusher.pid(), "target": "w1:p1", "tmuxTarget": "w1:p1", "since": 1});
@@ -209,8 +300,14 @@ fn a_live_process_keeps_its_agent_and_everybody_else_leaves_the_list_after_a_day
         let list = alice.ok("list_agents", json!({}));
         assert_eq!(list["evicted"], json!(["gone"]));
         let entry = listed(&list, "held").unwrap();
-        assert_eq!((&entry["online"], &entry["attached"]), (&json!(true), &json!(true)));
-        assert!(entry["secondsSinceHeartbeat"].as_i64().unwrap() < 5, "the list gave it a heartbeat: {entry}");
+        assert_eq!(
+            (&entry["online"], &entry["attached"]),
+            (&json!(true), &json!(true))
+        );
+        assert!(
+            entry["secondsSinceHeartbeat"].as_i64().unwrap() < 5,
+            "the list gave it a heartbeat: {entry}"
+        );
         assert!(bus.json("agents.json").get("gone").is_none());
         // What the one that left had is for prune and doctor.
         assert_eq!(bus.lines("inbox/gone.jsonl").len(), 1);
@@ -222,7 +319,10 @@ fn a_live_process_keeps_its_agent_and_everybody_else_leaves_the_list_after_a_day
         bus.move_clock(2 * DAY + 120);
         alice.ok("heartbeat", json!({"agentId": "alice"}));
         assert_eq!(alice.ok("list_agents", json!({}))["evicted"], json!(["held"]));
-        assert!(bus.file("transports/held.json").exists(), "a list removes no marker");
+        assert!(
+            bus.file("transports/held.json").exists(),
+            "a list removes no marker"
+        );
         std::fs::remove_file(bus.file("transports/held.json")).unwrap();
         bus.move_clock(0);
     });

@@ -40,11 +40,16 @@ async fn pass_on(mut client: TcpStream, own: u16, port: u16) -> std::io::Result<
         .lines()
         .filter(|line| !line.to_ascii_lowercase().starts_with("connection:"))
         .collect();
-    let head = format!("{}\r\nauthorization: Bearer {SHARED}\r\nconnection: close", kept.join("\r\n"));
+    let head = format!(
+        "{}\r\nauthorization: Bearer {SHARED}\r\nconnection: close",
+        kept.join("\r\n")
+    );
     let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
     server.write_all(head.as_bytes()).await?;
     server.write_all(&bytes[end..]).await?;
-    tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop)
+    tokio::io::copy_bidirectional(&mut client, &mut server)
+        .await
+        .map(drop)
 }
 
 #[test]
@@ -54,14 +59,21 @@ fn the_protocols_own_suite_passes_for_what_the_buss_door_offers() {
         .map(PathBuf::from)
         .filter(|folder| folder.join(needed).exists())
     else {
-        assert!(std::env::var_os("CI").is_none(), "MUSTER_TEST_TOOLS holds no {needed}: ./test installs it");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "MUSTER_TEST_TOOLS holds no {needed}: ./test installs it"
+        );
         eprintln!("SKIPPED: MUSTER_TEST_TOOLS holds no {needed} (./test installs it)");
         return;
     };
     let bus = Bus::new();
     let daemon = bus.daemon();
     let url = format!("http://127.0.0.1:{}/mcp", with_token(daemon.port()));
-    let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+    let path = format!(
+        "{}:{}",
+        folder.join("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
     let suites = [
         (
             "@modelcontextprotocol/conformance",
@@ -76,7 +88,12 @@ fn the_protocols_own_suite_passes_for_what_the_buss_door_offers() {
     ];
     for (package, baseline, further) in suites {
         let done = Command::new("node")
-            .arg(folder.join("npm/node_modules").join(package).join("dist/index.js"))
+            .arg(
+                folder
+                    .join("npm/node_modules")
+                    .join(package)
+                    .join("dist/index.js"),
+            )
             .args(["server", "--url", &url])
             .args(further)
             .args(["--expected-failures", &format!("{HERE}/{baseline}")])
@@ -84,7 +101,8 @@ fn the_protocols_own_suite_passes_for_what_the_buss_door_offers() {
             .current_dir(bus.path(""))
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+        let said =
+            String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{package} failed:\n{said}");
     }
     assert!(!daemon.err.text().contains("panicked"), "{}", daemon.err.text());

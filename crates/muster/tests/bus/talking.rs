@@ -1,14 +1,12 @@
 //! Sending: direct messages, channel posts, statuses, and the lines they become. Never how they are read, beyond that they are.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use muster_core::Clock;
 use serde_json::{Value, json};
 
 use crate::support::{Bus, Calls as _, SHARED, by_both_doors, texts};
 
 fn millis() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    i64::try_from(now.as_millis()).unwrap()
+    Clock::system().now().micros() / 1_000
 }
 
 // spec: TOOL-036 TOOL-037 TOOL-038 TOOL-039 TOOL-048 STO-008 STO-010 STO-012 STO-019
@@ -18,16 +16,37 @@ fn a_message_goes_to_one_inbox_or_one_channel_and_its_answer_names_the_line() {
         let alice = bus.joined("alice");
         bus.joined("bob");
         let before = millis();
-        let direct = alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": "to you"}));
+        let direct = alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": "to you"}),
+        );
         let line = bus.lines("inbox/bob.jsonl")[0].clone();
         assert_eq!(
-            (&line["id"], &line["ts"], &line["from"], &line["to"], &line["text"]),
-            (&direct["id"], &direct["ts"], &json!("alice"), &json!("bob"), &json!("to you"))
+            (
+                &line["id"],
+                &line["ts"],
+                &line["from"],
+                &line["to"],
+                &line["text"]
+            ),
+            (
+                &direct["id"],
+                &direct["ts"],
+                &json!("alice"),
+                &json!("bob"),
+                &json!("to you")
+            )
         );
-        assert!((before..=millis()).contains(&line["ts"].as_i64().unwrap()), "{line}");
+        assert!(
+            (before..=millis()).contains(&line["ts"].as_i64().unwrap()),
+            "{line}"
+        );
         assert_eq!(line["id"].as_str().unwrap().len(), 36);
 
-        let post = alice.ok("send_message", json!({"from": "alice", "room": "#seo", "text": "in a channel"}));
+        let post = alice.ok(
+            "send_message",
+            json!({"from": "alice", "room": "#seo", "text": "in a channel"}),
+        );
         let line = bus.lines("rooms/seo.jsonl")[0].clone();
         assert_eq!((&line["id"], &line["room"]), (&post["id"], &json!("seo")));
         assert!(line.get("to").is_none() && line.get("kind").is_none(), "{line}");
@@ -36,7 +55,10 @@ fn a_message_goes_to_one_inbox_or_one_channel_and_its_answer_names_the_line() {
         let room = bus.lines("room.jsonl");
         assert_eq!(room.last().unwrap()["text"], "to all");
 
-        alice.ok("send_message", json!({"from": "alice", "to": "bob", "room": "seo", "text": "both"}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "bob", "room": "seo", "text": "both"}),
+        );
         assert_eq!(bus.lines("inbox/bob.jsonl").len(), 2);
         assert_eq!(bus.lines("rooms/seo.jsonl").len(), 1);
         assert_eq!(bus.lines("room.jsonl").len(), room.len());
@@ -49,12 +71,18 @@ fn a_post_has_one_of_three_kinds_and_a_direct_message_has_none() {
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
         for kind in ["decision", "status", "chatter"] {
-            alice.ok("send_message", json!({"from": "alice", "text": kind, "kind": kind}));
+            alice.ok(
+                "send_message",
+                json!({"from": "alice", "text": kind, "kind": kind}),
+            );
             assert_eq!(bus.lines("room.jsonl").last().unwrap()["kind"], kind);
         }
         let before = bus.public();
         alice
-            .call("send_message", json!({"from": "alice", "text": "x", "kind": "verdict"}))
+            .call(
+                "send_message",
+                json!({"from": "alice", "text": "x", "kind": "verdict"}),
+            )
             .broke("invalid_arguments");
         let sentence = alice.refused(
             "send_message",
@@ -72,14 +100,24 @@ fn a_message_to_nobody_is_kept_and_its_sender_warned() {
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
         bus.joined("backend");
-        let said = alice.ok("send_message", json!({"from": "alice", "to": "bakend", "text": "hello"}));
+        let said = alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "bakend", "text": "hello"}),
+        );
         let warning = said["warning"].as_str().unwrap();
         assert!(warning.contains("nobody is registered as 'bakend'"), "{warning}");
         assert!(warning.contains("did you mean 'backend'"), "{warning}");
         assert_eq!(bus.lines("inbox/bakend.jsonl").len(), 1);
         let late = bus.joined("bakend");
-        assert_eq!(late.ok("status", json!({"agentId": "bakend"}))["inboxUnread"], 0, "the join read it");
-        let known = alice.ok("send_message", json!({"from": "alice", "to": "backend", "text": "hello"}));
+        assert_eq!(
+            late.ok("status", json!({"agentId": "bakend"}))["inboxUnread"],
+            0,
+            "the join read it"
+        );
+        let known = alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "backend", "text": "hello"}),
+        );
         assert!(known.get("warning").is_none(), "{known}");
     });
 }
@@ -100,7 +138,10 @@ fn a_text_up_to_256_kib_is_kept_whole_and_a_longer_one_not_at_all() {
             }
             whole.push(letter);
         }
-        alice.ok("send_message", json!({"from": "alice", "to": "bob", "text": whole}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "to": "bob", "text": whole}),
+        );
         let read = bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox"}));
         assert!(texts(&read) == [whole.clone()], "it came back as it was sent");
         let before = bus.public();
@@ -110,7 +151,10 @@ fn a_text_up_to_256_kib_is_kept_whole_and_a_longer_one_not_at_all() {
                 json!({"from": "alice", "to": "bob", "text": "x".repeat(length)}),
                 "invalid_arguments",
             );
-            assert!(sentence.contains(&length.to_string()) && sentence.contains("262144"), "{sentence}");
+            assert!(
+                sentence.contains(&length.to_string()) && sentence.contains("262144"),
+                "{sentence}"
+            );
         }
         assert!(bus.public() == before);
     });
@@ -121,21 +165,37 @@ fn a_text_up_to_256_kib_is_kept_whole_and_a_longer_one_not_at_all() {
 fn a_post_makes_its_channel_and_no_sender_sets_a_flag_of_the_buss() {
     by_both_doors(|bus| {
         let alice = bus.joined("alice");
-        alice.ok("send_message", json!({"from": "alice", "room": "new", "text": "first"}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "room": "new", "text": "first"}),
+        );
         let rooms = alice.ok("list_rooms", json!({}))["rooms"].clone();
-        let made = rooms.as_array().unwrap().iter().find(|room| room["room"] == "new").unwrap();
-        assert_eq!((&made["messageCount"], &made["createdBy"]), (&json!(1), &json!("alice")));
+        let made = rooms
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|room| room["room"] == "new")
+            .unwrap();
+        assert_eq!(
+            (&made["messageCount"], &made["createdBy"]),
+            (&json!(1), &json!("alice"))
+        );
         for flag in ["control", "system", "urgent", "id", "ts"] {
             let mut arguments = json!({"from": "alice", "room": "new", "text": "/clear"});
             arguments[flag] = json!(true);
             alice.call("send_message", arguments).broke("invalid_arguments");
         }
-        alice.ok("send_message", json!({"from": "alice", "room": "new", "text": "/clear"}));
+        alice.ok(
+            "send_message",
+            json!({"from": "alice", "room": "new", "text": "/clear"}),
+        );
         let lines = bus.lines("rooms/new.jsonl");
         assert_eq!(lines.len(), 2);
         for line in lines {
             assert!(
-                ["control", "system", "urgent"].iter().all(|flag| line.get(*flag).is_none()),
+                ["control", "system", "urgent"]
+                    .iter()
+                    .all(|flag| line.get(*flag).is_none()),
                 "{line}"
             );
         }
@@ -156,7 +216,12 @@ fn a_status_stands_in_its_own_stream_and_in_no_channel() {
         let line = bus.lines("status.jsonl")[0].clone();
         assert_eq!(
             (&line["id"], &line["agentId"], &line["status"], &line["detail"]),
-            (&said["id"], &json!("alice"), &json!("building"), &json!("step 3 of 4"))
+            (
+                &said["id"],
+                &json!("alice"),
+                &json!("building"),
+                &json!("step 3 of 4")
+            )
         );
         assert_eq!(bus.lines("room.jsonl"), room);
         let read = bob.ok("read_messages", json!({"agentId": "bob", "source": "status"}));
@@ -179,14 +244,24 @@ fn agents_on_standard_streams_and_over_http_share_one_room_and_write_one_row_for
     newest.ok("join", json!({"agentId": "newest"}));
     let all: [(&dyn crate::support::Calls, &str); 3] = [(&near, "near"), (&far, "far"), (&newest, "newest")];
     for (agent, id) in all {
-        agent.ok("send_message", json!({"from": id, "text": format!("{id} to all"), "kind": "status"}));
+        agent.ok(
+            "send_message",
+            json!({"from": id, "text": format!("{id} to all"), "kind": "status"}),
+        );
         for (_, other) in all.iter().filter(|(_, other)| *other != id) {
-            agent.ok("send_message", json!({"from": id, "to": other, "text": format!("{id} to {other}")}));
+            agent.ok(
+                "send_message",
+                json!({"from": id, "to": other, "text": format!("{id} to {other}")}),
+            );
         }
     }
     for (agent, id) in all {
         let inbox = texts(&agent.ok("read_messages", json!({"agentId": id, "source": "inbox"})));
-        let others: Vec<&str> = all.iter().map(|(_, other)| *other).filter(|other| *other != id).collect();
+        let others: Vec<&str> = all
+            .iter()
+            .map(|(_, other)| *other)
+            .filter(|other| *other != id)
+            .collect();
         let wanted: Vec<String> = others.iter().map(|other| format!("{other} to {id}")).collect();
         assert_eq!(inbox, wanted);
         let room = texts(&agent.ok("read_messages", json!({"agentId": id, "source": "room"})));
@@ -197,8 +272,14 @@ fn agents_on_standard_streams_and_over_http_share_one_room_and_write_one_row_for
     for name in ["room.jsonl", "inbox/near.jsonl", "inbox/far.jsonl"] {
         let lines = bus.lines(name);
         assert!(lines.len() >= 2);
-        assert!(lines.iter().all(|line| keys(line) == keys(&lines[0])), "{lines:?}");
+        assert!(
+            lines.iter().all(|line| keys(line) == keys(&lines[0])),
+            "{lines:?}"
+        );
     }
-    let everybody = near.ok("list_agents", json!({}))["agents"].as_array().unwrap().len();
+    let everybody = near.ok("list_agents", json!({}))["agents"]
+        .as_array()
+        .unwrap()
+        .len();
     assert_eq!(everybody, 3);
 }

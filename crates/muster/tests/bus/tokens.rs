@@ -33,12 +33,56 @@ fn a_minted_token_stands_in_a_file_of_its_users_alone() {
     assert_eq!(mode(&bus, "tokens.json"), 0o600);
     for token in [&alice, &bob] {
         let hex = token.strip_prefix("tk_").unwrap();
-        assert!(hex.len() >= 48 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
+        assert!(
+            hex.len() >= 48 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{token}"
+        );
     }
     assert_ne!(alice, bob);
     assert_ne!(bus.mint("alice"), alice, "another one each time");
     let listed = bus.run(&["bus", "token", "list"]);
     assert_eq!(listed.out, "alice\nbob\n");
+}
+
+// spec: NODE-001 NODE-003 NODE-004 NODE-005 NODE-006 NODE-007 NODE-008
+#[test]
+fn the_token_command_says_what_to_do_next_and_refuses_what_makes_no_sense() {
+    let bus = Bus::new();
+    let added = bus.run(&["bus", "token", "add", "worker-2"]);
+    let token = added.out.trim_end();
+    assert_eq!(bus.json("tokens.json")["worker-2"], token);
+    assert!(
+        !added.err.contains(token),
+        "standard output alone has it: {added:?}"
+    );
+    for words in [
+        "a running bus reads it by itself",
+        "muster bus node",
+        "--id worker-2",
+    ] {
+        assert!(added.err.contains(words), "{added:?}");
+    }
+    for arguments in [&["list"][..], &["list", "--json"]] {
+        let listed = bus.run(&[&["bus", "token"], arguments].concat());
+        assert!(
+            listed.out.contains("worker-2") && !listed.out.contains("tk_"),
+            "{listed:?}"
+        );
+    }
+    let before = bus.public();
+    for id in ["../x", "", "a/b", "system"] {
+        let said = bus.run(&["bus", "token", "add", id]);
+        assert!(
+            !said.status.success() && said.err.contains("agent id"),
+            "{id}: {said:?}"
+        );
+    }
+    let said = bus.run(&["bus", "token", "revoke", "nobody"]);
+    assert_eq!(said.status.code(), Some(1));
+    assert!(said.err.contains("'nobody' has no token"), "{said:?}");
+    assert_eq!(bus.public(), before);
+    assert!(bus.run(&["bus", "token", "revoke", "worker-2"]).status.success());
+    assert_eq!(bus.json("tokens.json"), json!({}));
 }
 
 // spec: IDN-024 IDN-025 IDN-042 NET-027
@@ -54,7 +98,11 @@ fn a_token_binds_its_session_to_its_agent_before_any_call() {
     keeps_to_alice(&bus, &session);
     // The session of one agent under the token of another acts as neither.
     let stolen = session.under(&bob);
-    assert!(stolen.refused("heartbeat", json!({"agentId": "alice"}), "identity_bound").contains("'bob'"));
+    assert!(
+        stolen
+            .refused("heartbeat", json!({"agentId": "alice"}), "identity_bound")
+            .contains("'bob'")
+    );
     stolen.refused("heartbeat", json!({"agentId": "bob"}), "identity_bound");
     // A second session of the same agent needs no force.
     daemon.session(&alice).ok("join", json!({"agentId": "alice"}));
@@ -69,11 +117,17 @@ fn a_client_without_sessions_is_its_tokens_agent_in_every_call() {
     let now = daemon.now(&alice);
     keeps_to_alice(&bus, &now);
     now.ok("join", json!({"agentId": "alice"}));
-    now.ok("send_message", json!({"from": "alice", "to": "alice", "text": "note"}));
+    now.ok(
+        "send_message",
+        json!({"from": "alice", "to": "alice", "text": "note"}),
+    );
     let read = now.ok("read_messages", json!({"agentId": "alice", "source": "inbox"}));
     assert_eq!(read["returned"], 1);
     keeps_to_alice(&bus, &now);
-    now.ok("rename_agent", json!({"agentId": "alice", "newAgentId": "alicia"}));
+    now.ok(
+        "rename_agent",
+        json!({"agentId": "alice", "newAgentId": "alicia"}),
+    );
     now.ok("heartbeat", json!({"agentId": "alicia"}));
 }
 
@@ -91,7 +145,10 @@ fn a_file_that_others_may_read_is_warned_of_and_repaired_by_the_token_command() 
     let stdio = bus.stdio();
     stdio.err.says("tokens.json can be read by others");
     let said = bus.run(&["bus", "token", "list"]);
-    assert!(said.status.success() && said.err.contains("could be read by others"), "{said:?}");
+    assert!(
+        said.status.success() && said.err.contains("could be read by others"),
+        "{said:?}"
+    );
     assert_eq!(mode(&bus, "tokens.json"), 0o600);
     open();
     bus.mint("bob");
@@ -118,7 +175,10 @@ fn a_malformed_map_stops_the_start_and_shows_no_token() {
         let said = bus.refused(&[("AGENT_COORD_TOKEN", SHARED)]);
         assert_eq!(said.status.code(), Some(1), "{map}: {said:?}");
         assert!(said.err.contains("tokens.json"), "{map}: {said:?}");
-        assert!(!said.err.contains("0123456789abcdef") && said.out.is_empty(), "{said:?}");
+        assert!(
+            !said.err.contains("0123456789abcdef") && said.out.is_empty(),
+            "{said:?}"
+        );
         assert_eq!(bus.text("tokens.json"), map);
     }
 }
@@ -181,14 +241,19 @@ fn a_rename_keeps_its_bearer() {
     let daemon = bus.daemon_with(&[]);
     let session = daemon.session(&alice);
     session.ok("join", json!({"agentId": "alice"}));
-    session.ok("rename_agent", json!({"agentId": "alice", "newAgentId": "alicia"}));
+    session.ok(
+        "rename_agent",
+        json!({"agentId": "alice", "newAgentId": "alicia"}),
+    );
     assert_eq!(bus.json("tokens.json"), json!({"alicia": alice, "bob": bob}));
     assert_eq!(mode(&bus, "tokens.json"), 0o600);
     session.ok("heartbeat", json!({"agentId": "alicia"}));
     session.refused("heartbeat", json!({"agentId": "alice"}), "identity_bound");
     let again = daemon.session(&alice);
     again.ok("join", json!({"agentId": "alicia"}));
-    daemon.session(&alice).refused("join", json!({"agentId": "alice"}), "identity_bound");
+    daemon
+        .session(&alice)
+        .refused("join", json!({"agentId": "alice"}), "identity_bound");
 }
 
 // spec: IDN-033 IDN-041
@@ -200,8 +265,12 @@ fn without_a_map_the_shared_token_lets_everybody_in_as_whoever_they_are_first() 
     one.ok("join", json!({"agentId": "alice"}));
     two.ok("join", json!({"agentId": "bob"}));
     keeps_to_alice(&bus, &one);
-    daemon.session(SHARED).refused("join", json!({"agentId": "alice"}), "identity_live");
-    daemon.now(SHARED).refused("heartbeat", json!({"agentId": "alice"}), "identity_live");
+    daemon
+        .session(SHARED)
+        .refused("join", json!({"agentId": "alice"}), "identity_live");
+    daemon
+        .now(SHARED)
+        .refused("heartbeat", json!({"agentId": "alice"}), "identity_live");
 }
 
 // spec: IDN-034
@@ -219,7 +288,10 @@ fn with_a_map_the_shared_token_lets_nobody_in() {
     let session = daemon.session(SHARED);
     session.ok("join", json!({"agentId": "alice"}));
     let token = bus.mint("alice");
-    assert_eq!((session.status(), knocks(&daemon, SHARED), knocks(&daemon, &token)), (401, 401, 200));
+    assert_eq!(
+        (session.status(), knocks(&daemon, SHARED), knocks(&daemon, &token)),
+        (401, 401, 200)
+    );
 }
 
 // spec: IDN-036
@@ -235,9 +307,15 @@ fn no_line_that_a_process_writes_and_no_file_but_the_map_holds_a_token() {
     assert_eq!(knocks(&daemon, SHARED), 401);
     let stdio = bus.stdio();
     stdio.ok("register", json!({"agentId": "bob", "token": bob}));
-    bus.stdio()
-        .refused("register", json!({"agentId": "bob", "token": "tk_a-wrong-one"}), "wrong_token");
-    bus.write("tokens.json", &format!("{{\"alice\": \"{alice}\", \"bob\": \"{alice}\"}}"));
+    bus.stdio().refused(
+        "register",
+        json!({"agentId": "bob", "token": "tk_a-wrong-one"}),
+        "wrong_token",
+    );
+    bus.write(
+        "tokens.json",
+        &format!("{{\"alice\": \"{alice}\", \"bob\": \"{alice}\"}}"),
+    );
     daemon.process.signal(Signal::SIGHUP);
     daemon.err.says("still count");
     let (_, _, near) = stdio.close();
@@ -260,7 +338,13 @@ fn a_wrong_token_learns_nothing() {
     bus.mint("alice");
     let daemon = bus.daemon_with(&[]);
     let mut bodies: Vec<Value> = Vec::new();
-    for token in ["", "tk_", "alice", "tk_000000000000000000000000000000000000000000000000", "a b"] {
+    for token in [
+        "",
+        "tk_",
+        "alice",
+        "tk_000000000000000000000000000000000000000000000000",
+        "a b",
+    ] {
         let answer = post(&daemon.url(), Some(token), &[], &hello());
         assert_eq!(answer.status, 401, "{token}");
         bodies.push(answer.text.into());

@@ -57,7 +57,7 @@ fn the_program_does_what_the_guide_says_of_it() {
         "send_message",
         json!({"from": "ada", "to": "bea", "text": "x", "kind": "decision"}),
     ));
-    says("A text is 1 byte to 256 KiB of UTF-8; a longer one is refused, never cut.");
+    says("A text that is blank, or longer than 256 KiB of UTF-8, is refused, never cut.");
     let largest = "x".repeat(256 * 1024);
     assert_eq!(
         ada(

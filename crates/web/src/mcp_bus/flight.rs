@@ -82,7 +82,10 @@ pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request
         )
             .into_response();
     };
-    let session = parts.headers.get("mcp-session-id").and_then(|id| id.to_str().ok());
+    let session = parts
+        .headers
+        .get("mcp-session-id")
+        .and_then(|id| id.to_str().ok());
     let message = serde_json::from_slice::<Message<'_>>(&body).ok();
     let number = message.and_then(|message| message.method.and(message.id).map(|id| id.get().to_owned()));
     let flight = match session.zip(number) {

@@ -3,6 +3,7 @@
 mod caller;
 mod flight;
 mod gate;
+mod input;
 mod server;
 
 use std::net::SocketAddr;
@@ -36,13 +37,19 @@ const BODY: usize = 2 * 1024 * 1024;
 /// A session without a request or an open stream for this long ends; its client is told to begin another.
 const IDLE: Duration = Duration::from_secs(60 * 60);
 
+/// How long open requests have for their answers after a stop was asked for: waits end at once, and their callers are told.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// Serves one session on standard input and output until the client leaves or `stop`.
 ///
 /// # Errors
 /// A sentence, when the client does not speak the protocol.
 pub async fn serve_stdio(tools: Tools, session: Session, stop: CancellationToken) -> Result<(), String> {
-    let server = server::Server::new(tools, session, stop.clone());
-    let serving = server.serve_with_ct(rmcp::transport::stdio(), stop.clone()).await;
+    let ended = stop.child_token();
+    let server = server::Server::new(tools, session, ended.clone());
+    let (stdin, stdout) = rmcp::transport::stdio();
+    let input = input::Input { stdin, ended };
+    let serving = server.serve_with_ct((input, stdout), stop.clone()).await;
     let running = match serving {
         Ok(running) => running,
         // It left before it said anything, or a signal came first: no fault.
@@ -63,6 +70,8 @@ pub struct Daemon {
     listening: Arc<[SocketAddr]>,
     names: Arc<[String]>,
     flights: flight::Flights,
+    /// Ends what is left of sessions and streams, after the last words.
+    cut: CancellationToken,
     service: StreamableHttpService<server::Server, LocalSessionManager>,
 }
 
@@ -86,7 +95,8 @@ impl Daemon {
         // The host and the origin are checked below, by the bus's own rules.
         config.allowed_hosts = Vec::new();
         config.allowed_origins = Vec::new();
-        config.cancellation_token = stop.child_token();
+        let cut = CancellationToken::new();
+        config.cancellation_token = cut.child_token();
         let ends = stop.clone();
         let service = StreamableHttpService::new(
             move || {
@@ -102,6 +112,7 @@ impl Daemon {
             listening: listening.into(),
             names: names.into(),
             flights: flight::Flights::default(),
+            cut,
             service,
         }
     }
@@ -113,7 +124,14 @@ impl Daemon {
             head: Duration::from_secs(75),
             ..Limits::default()
         };
-        crate::serve(listener, self.router(), limits, stop).await;
+        let (cut, ends) = (self.cut.clone(), stop.clone());
+        let serving = crate::serve(listener, self.router(), limits, stop);
+        let last_words = async {
+            ends.cancelled().await;
+            tokio::time::sleep(LAST_WORDS).await;
+            cut.cancel();
+        };
+        tokio::join!(serving, last_words);
     }
 
     /// Its routes.

@@ -14,6 +14,11 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Level;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{open, refused, seat};
 use crate::cli::BusServe;
@@ -46,11 +51,14 @@ fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("MUSTER_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     // A second subscriber in one process cannot be; there is none before this.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        .try_init();
+        // Below a warning the protocol's library writes whole messages, with the texts and tokens that stand in them.
+        .with_filter(filter.and(filter_fn(|meta| {
+            !meta.target().starts_with("rmcp") || *meta.level() <= Level::WARN
+        })));
+    let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
 /// In native mode nobody else is expected to write here.
@@ -76,7 +84,7 @@ async fn stdio(tools: Tools, panes: Panes, stop: CancellationToken) -> Result<()
     .map_err(refused)?;
     let mut signals = Signals::new()?;
     let ends = stop.clone();
-    let mut serving = tokio::spawn(serve_stdio(tools, session, stop));
+    let mut serving = tokio::spawn(serve_stdio(tools, session.clone(), stop));
     let served = tokio::select! {
         served = &mut serving => served,
         // A terminal that closes ends the session like any other stop.
@@ -85,6 +93,10 @@ async fn stdio(tools: Tools, panes: Panes, stop: CancellationToken) -> Result<()
             serving.await
         }
     };
+    // A call that is still under way holds the session, too.
+    if let Err(error) = session.end() {
+        tracing::warn!(error = %error.chain(), "the marker of this session could not be removed; it counts no more once this process has ended");
+    }
     match served {
         Ok(Ok(())) => Ok(()),
         Ok(Err(sentence)) => Err(Failure::refused("protocol", sentence)),

@@ -87,7 +87,10 @@ impl Bus {
             return Vec::new();
         }
         let text = self.text(name);
-        assert!(text.is_empty() || text.ends_with('\n'), "{name} ends in a whole line");
+        assert!(
+            text.is_empty() || text.ends_with('\n'),
+            "{name} ends in a whole line"
+        );
         text.lines()
             .map(|line| {
                 let value: Value = serde_json::from_str(line).unwrap();
@@ -119,7 +122,9 @@ impl Bus {
                     folders.push(path);
                 } else {
                     let name = path.strip_prefix(&root).unwrap().to_owned();
-                    found.insert(name, std::fs::read(path).unwrap());
+                    if let Ok(content) = std::fs::read(path) {
+                        found.insert(name, content);
+                    }
                 }
             }
         }
@@ -130,7 +135,9 @@ impl Bus {
     pub(crate) fn markers(&self, agent: &str) -> Vec<Value> {
         let files = std::fs::read_dir(self.file("sessions")).into_iter().flatten();
         files
-            .map(|entry| serde_json::from_slice::<Value>(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap())
+            // One that ends meanwhile is gone.
+            .filter_map(|entry| std::fs::read(entry.unwrap().path()).ok())
+            .map(|content| serde_json::from_slice::<Value>(&content).unwrap())
             .filter(|marker| marker["agentId"] == agent)
             .collect()
     }
@@ -138,7 +145,10 @@ impl Bus {
     /// A command line of muster's.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(MUSTER);
-        command.args(arguments).current_dir(self.folder.path()).env_clear();
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env_clear();
         command
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.path("home"))
@@ -180,7 +190,9 @@ impl Bus {
     /// The command line of a daemon, on a port that the system picks.
     pub(crate) fn serving(&self, env: &[(&str, &str)]) -> Command {
         let mut command = self.command(&["bus", "serve"]);
-        command.env("AGENT_COORD_HTTP_PORT", "0").envs(env.iter().copied());
+        command
+            .env("AGENT_COORD_HTTP_PORT", "0")
+            .envs(env.iter().copied());
         command
     }
 
@@ -243,7 +255,10 @@ pub(crate) trait Calls: Send + Sync {
 
     /// Sends a call and does not wait.
     fn wait(&self, tool: &str, arguments: Value) -> Pending {
-        self.begin("tools/call", serde_json::json!({"name": tool, "arguments": arguments}))
+        self.begin(
+            "tools/call",
+            serde_json::json!({"name": tool, "arguments": arguments}),
+        )
     }
 
     /// What a call says that must succeed.
@@ -396,7 +411,9 @@ impl Output {
 
     /// Waits until it holds `words`.
     pub(crate) fn says(&self, words: &str) {
-        until(&format!("{words:?} in what it says"), || self.text().contains(words));
+        until(&format!("{words:?} in what it says"), || {
+            self.text().contains(words)
+        });
     }
 }
 
@@ -415,7 +432,13 @@ pub(crate) struct Process(pub(crate) Child);
 impl Process {
     /// One that only lasts.
     pub(crate) fn lasting() -> Self {
-        Self(Command::new("sleep").arg("600").stdin(Pipe::null()).spawn().unwrap())
+        Self(
+            Command::new("sleep")
+                .arg("600")
+                .stdin(Pipe::null())
+                .spawn()
+                .unwrap(),
+        )
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -491,7 +514,9 @@ impl Daemon {
                 });
             }
             if let Some(status) = process.0.try_wait().unwrap() {
-                followers.into_iter().for_each(|follower| follower.join().unwrap());
+                followers
+                    .into_iter()
+                    .for_each(|follower| follower.join().unwrap());
                 return Err(Said {
                     status,
                     out: out.text(),

@@ -53,7 +53,10 @@ impl Stdio {
                     let Ok(message) = serde_json::from_str::<Value>(&line) else {
                         continue;
                     };
-                    if let Some(sender) = message["id"].as_u64().and_then(|id| waiting.lock().unwrap().remove(&id)) {
+                    if let Some(sender) = message["id"]
+                        .as_u64()
+                        .and_then(|id| waiting.lock().unwrap().remove(&id))
+                    {
                         let _ = sender.send(message);
                     }
                 }
@@ -129,6 +132,8 @@ impl Calls for Stdio {
 
     fn cancel(&self, pending: &Pending) {
         let params = json!({"requestId": pending.id, "reason": "the test waits no more"});
-        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}).to_string());
+        self.send(
+            &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}).to_string(),
+        );
     }
 }
