@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
@@ -18,6 +19,9 @@ use super::{BODY, Daemon};
 
 /// How long a number may still be taken after its answer went out: the client may have read the answer before this process let go of it.
 const LINGER: Duration = Duration::from_millis(300);
+
+/// How much of a message that is too long is read all the same.
+const FORGOTTEN: usize = 16 * BODY;
 
 /// The numbers under way, each with its session. Cloning shares them.
 #[derive(Clone, Default)]
@@ -75,7 +79,7 @@ pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, BODY).await else {
+    let Some(body) = read(body).await else {
         return (
             StatusCode::PAYLOAD_TOO_LARGE,
             "a message is at most 2 MiB and must arrive whole; nothing was done\n",
@@ -115,6 +119,25 @@ pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request
             frame
         }))
     })
+}
+
+/// Reads a body of at most [`BODY`]. One that is longer is read to its end within reason and forgotten: a client that is still sending when
+/// its connection is closed never sees the answer.
+async fn read(mut body: Body) -> Option<Bytes> {
+    let (mut bytes, mut length) = (BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.ok()?.into_data() else {
+            continue;
+        };
+        length += data.len();
+        if length > FORGOTTEN {
+            return None;
+        }
+        if length <= BODY {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    (length <= BODY).then(|| bytes.freeze())
 }
 
 async fn board(flights: &Flights, key: Key) -> Option<Flight> {
