@@ -166,7 +166,11 @@ fn measure(arguments: &Arguments, muster: &Muster, folder: &Path) -> Result<Vec<
         eprintln!("bus …");
         let words = match &arguments.bus {
             Some(command) => command.split_whitespace().map(str::to_owned).collect(),
-            None => vec![muster.program().display().to_string(), "bus".to_owned(), "serve".to_owned()],
+            None => vec![
+                muster.program().display().to_string(),
+                "bus".to_owned(),
+                "serve".to_owned(),
+            ],
         };
         figures.extend(bus::run(&words, folder, rounds, time)?);
     }

@@ -124,9 +124,11 @@ test("the overview's notices and the card's buttons follow what happens elsewher
   assert.equal(await other.getByRole("button", { name: "Withdraw the approval" }).count(), 0);
   await connector.result(claimed.body.draft_id, { ok: false, detail: "the server <b>said</b> no" });
   await other.locator(`details#draft-${claimed.body.draft_id}.failed`).waitFor();
+  await until("a notice of the reply that failed", async () => (await page.locator("[data-notice]").count()) === 3);
+  assert.equal(await page.locator("[data-notice]").getByText("A reply was not sent").count(), 1);
   await stayed(other);
   await press(other.locator("article.pending").first().getByRole("button", { name: "Reject" }));
-  await until("one notice less", async () => (await page.locator("[data-notice]").count()) === 1);
+  await until("one notice less", async () => (await page.locator("[data-notice]").count()) === 2);
   await stayed(page);
   await other.close();
 });
@@ -144,6 +146,8 @@ test("the chief's page has a conversation for each connector, which grows while 
   await until("one more turn", async () => (await turns.count()) === before + 1);
   await turns.first().locator(".state").filter({ hasText: "delivered" }).waitFor();
   await stayed(page);
+  assert.match(await turns.first().locator(".outside-text").textContent(), /^from:\n# /, "the message first");
+  assert.ok(!(await turns.first().locator(".preface").isVisible()), "what is the same in each turn is folded away");
   assert.match(await turns.first().textContent(), /A new turn, ＠\/etc\/passwd and all\..*Read it, and did as the orders say\./s);
 });
 

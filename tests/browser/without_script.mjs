@@ -68,6 +68,11 @@ test("a card shows the message as text and the reply exactly as it will be sent"
   await person.open(DRAFTS);
   const card = cardOf(page, message);
   assert.equal(await card.locator(".reply-text").textContent(), `${printable}\\ncaf\\u{e9} \\\\n`);
+  const read = card.locator(".reply-read");
+  assert.ok(!(await read.isVisible()), "the spelled text is what is seen first");
+  await card.getByText("As the reader will see it").click();
+  assert.ok(await read.isVisible());
+  assert.equal(await read.textContent(), `${printable}\ncaf\u00e9 \\n`);
   assert.match(await card.locator(".reply-label").textContent(), new RegExp(`${94 + 1 + 7} characters`));
   const box = card.getByRole("group", { name: "Untrusted text from outside" });
   assert.ok(await box.getByText("Untrusted text from outside").isVisible());
@@ -83,7 +88,7 @@ test("Reject rejects, and the draft stands under Archived with what became of it
   await press(card, "Reject");
   const archived = page.locator("details[data-card]");
   assert.equal(await state(archived), "rejected");
-  await archived.locator("summary").click();
+  await archived.locator(":scope > summary").click();
   assert.ok(await archived.getByText("You rejected it. Nothing was sent.").isVisible());
   assert.equal(await page.getByText("No reply draft awaits you.").count(), 1);
   await page.getByRole("navigation", { name: "Asks" }).getByRole("link", { name: "Archived" }).click();
@@ -102,7 +107,7 @@ test("an approval that nobody collected is withdrawn, and then nobody collects i
   assert.deepEqual(await acts(card), ["Withdraw the approval"]);
   await press(card, "Withdraw the approval");
   assert.equal(await state(card), "rejected");
-  await card.locator("summary").click();
+  await card.locator(":scope > summary").click();
   assert.ok(await card.getByText("You withdrew the approval before a connector collected it.").isVisible());
   assert.equal((await connector.claim()).status, 204);
 });
@@ -139,7 +144,7 @@ test("pages that are behind change nothing: a decided draft is not decided again
   assert.equal((await connector.result(claimed.body.draft_id, { ok: true, external_ref: "<sent-1@example.test>" })).status, 200);
   await person.open(DRAFTS);
   assert.equal(await state(card), "sent");
-  await card.locator("summary").click();
+  await card.locator(":scope > summary").click();
   assert.ok(await card.getByText("<sent-1@example.test>").isVisible());
 });
 
@@ -154,7 +159,7 @@ test("a reply that was collected and never reported is shown as unconfirmed, and
   muster.later(150);
   await person.open(DRAFTS);
   assert.equal(await state(card), "unconfirmed", "also when nobody claims");
-  await card.locator("summary").click();
+  await card.locator(":scope > summary").click();
   assert.ok(await card.getByText("It may have been sent; it is never offered again.").isVisible());
   assert.equal(await page.getByText("the sender may get both").count(), 0);
 

@@ -47,7 +47,10 @@ impl Daemon {
         let mut lines = BufReader::new(said).lines();
         let address = loop {
             let line = lines.next().context("the bus ended before it listened")??;
-            let place = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+            let place = line
+                .split("http://")
+                .nth(1)
+                .and_then(|rest| rest.split('/').next());
             if let Some(Ok(address)) = place.map(str::parse) {
                 break address;
             }
@@ -69,7 +72,9 @@ struct Link {
 
 impl Link {
     async fn open(address: SocketAddr, session: Option<String>) -> Result<Self> {
-        let stream = TcpStream::connect(address).await.context("the bus accepts no connection")?;
+        let stream = TcpStream::connect(address)
+            .await
+            .context("the bus accepts no connection")?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream,
@@ -82,10 +87,9 @@ impl Link {
 
     async fn post(&mut self, body: &Value) -> Result<Option<Value>> {
         let body = body.to_string();
-        let session = self
-            .session
-            .as_ref()
-            .map_or_else(String::new, |session| format!("mcp-session-id: {session}\r\nmcp-protocol-version: 2025-06-18\r\n"));
+        let session = self.session.as_ref().map_or_else(String::new, |session| {
+            format!("mcp-session-id: {session}\r\nmcp-protocol-version: 2025-06-18\r\n")
+        });
         let request = format!(
             "POST /mcp HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{session}content-length: {}\r\n\r\n{body}",
             self.address,
@@ -109,7 +113,11 @@ impl Link {
         }
         let json = body
             .lines()
-            .filter_map(|line| line.strip_prefix("data:").map(str::trim).or_else(|| line.starts_with('{').then_some(line)))
+            .filter_map(|line| {
+                line.strip_prefix("data:")
+                    .map(str::trim)
+                    .or_else(|| line.starts_with('{').then_some(line))
+            })
             .find(|text| text.contains("\"result\"") || text.contains("\"error\""));
         json.map(serde_json::from_str).transpose().map_err(Into::into)
     }
@@ -186,7 +194,8 @@ async fn enter(address: SocketAddr, name: &str) -> Result<Link> {
     let mut link = Link::open(address, None).await?;
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}});
     link.post(&hello).await?;
-    link.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await?;
+    link.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        .await?;
     let answer = link.call("register", json!({"agentId": name})).await?;
     if answer.get("ok") != Some(&Value::Bool(true)) {
         bail!("{name} could not register: {answer}");
@@ -197,8 +206,11 @@ async fn enter(address: SocketAddr, name: &str) -> Result<Link> {
 pub(super) fn run(program: &Program, folder: &Path, time: Duration) -> Result<Vec<Figure>> {
     let directory = directory(folder, "crowd", "native")?;
     let daemon = Daemon::start(program, &directory)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let samples = tokio::task::LocalSet::new().block_on(&runtime, crowd(daemon.address, time.max(Duration::from_secs(10))))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let samples = tokio::task::LocalSet::new()
+        .block_on(&runtime, crowd(daemon.address, time.max(Duration::from_secs(10))))?;
     let held = resident(daemon.child.id())? / 1024.0;
     Ok(vec![
         Figure::new(
@@ -240,11 +252,23 @@ async fn crowd(address: SocketAddr, time: Duration) -> Result<Samples> {
             let until = time + Duration::from_secs(1);
             while begun.elapsed() < until {
                 let answer = link
-                    .call("wait_for_message", json!({"agentId": name(number), "source": "inbox", "timeoutMs": 1_000}))
+                    .call(
+                        "wait_for_message",
+                        json!({"agentId": name(number), "source": "inbox", "timeoutMs": 1_000}),
+                    )
                     .await?;
                 let now = begun.elapsed().as_secs_f64();
-                for message in answer.get("messages").and_then(Value::as_array).into_iter().flatten() {
-                    let sent: f64 = message.get("text").and_then(Value::as_str).context("a message has no text")?.parse()?;
+                for message in answer
+                    .get("messages")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                {
+                    let sent: f64 = message
+                        .get("text")
+                        .and_then(Value::as_str)
+                        .context("a message has no text")?
+                        .parse()?;
                     samples.borrow_mut().add((now - sent) * 1e3);
                 }
             }
@@ -260,7 +284,10 @@ async fn crowd(address: SocketAddr, time: Duration) -> Result<Samples> {
                 tick.tick().await;
                 let text = begun.elapsed().as_secs_f64().to_string();
                 let answer = link
-                    .call("send_message", json!({"from": name(number), "to": name((number + 1) % AGENTS), "text": text}))
+                    .call(
+                        "send_message",
+                        json!({"from": name(number), "to": name((number + 1) % AGENTS), "text": text}),
+                    )
                     .await?;
                 if answer.get("ok") != Some(&Value::Bool(true)) {
                     bail!("a message was refused: {answer}");

@@ -186,7 +186,10 @@ fn shared(program: &Program, folder: &Path, rounds: usize, time: Duration) -> Re
         Figure::new(
             "bus, shared: direct messages a second, 4 servers into one inbox",
             Amount::of(rates.median(), "/s"),
-            Some(("one process: mkdir, append, rmdir", Amount::of(floors.median(), "/s"))),
+            Some((
+                "one process: mkdir, append, rmdir",
+                Amount::of(floors.median(), "/s"),
+            )),
             Target::RatioAtLeast(0.8),
             format!("medians of {rounds} rounds; {failed} calls failed"),
         )
@@ -196,7 +199,10 @@ fn shared(program: &Program, folder: &Path, rounds: usize, time: Duration) -> Re
 
 /// A line as long as a message's.
 fn line() -> String {
-    format!("{}\n", json!({"id": "6f2b6a57-5c49-4c5e-9f5c-0d7f0f9a8f11", "ts": 1_767_225_600_000_u64, "from": "writer-1", "to": "reader", "text": "The build of main is green again; go on with the release notes."}))
+    format!(
+        "{}\n",
+        json!({"id": "6f2b6a57-5c49-4c5e-9f5c-0d7f0f9a8f11", "ts": 1_767_225_600_000_u64, "from": "writer-1", "to": "reader", "text": "The build of main is green again; go on with the release notes."})
+    )
 }
 
 fn floor_native(directory: &Path) -> Result<f64> {
@@ -261,7 +267,11 @@ fn delays(program: &Program, folder: &Path) -> Result<Vec<Figure>> {
             "bus: the same for the first message ever, p50",
             first.median(),
             2.0,
-            format!("{} new agents; worst {:.2} ms", DELAYS / 10, first.percentile(1.0)),
+            format!(
+                "{} new agents; worst {:.2} ms",
+                DELAYS / 10,
+                first.percentile(1.0)
+            ),
         ),
     ])
 }
@@ -282,8 +292,13 @@ fn delay(sender: &mut Speaker, waiter: &mut Speaker, name: &str) -> Result<f64> 
         // Time for the wait to be waited.
         std::thread::sleep(Duration::from_millis(15));
         let begun = Instant::now();
-        sender.call("send_message", &json!({"from": "sender", "to": name, "text": "now"}))?;
-        let returned = waiting.join().unwrap_or_else(|_| Err(anyhow!("a waiter broke")))?;
+        sender.call(
+            "send_message",
+            &json!({"from": "sender", "to": name, "text": "now"}),
+        )?;
+        let returned = waiting
+            .join()
+            .unwrap_or_else(|_| Err(anyhow!("a waiter broke")))?;
         Ok(returned.saturating_duration_since(begun).as_secs_f64() * 1e3)
     })
 }
@@ -346,9 +361,14 @@ fn read_behind(program: &Program, folder: &Path, entries: usize) -> Result<(Samp
         let begun = Instant::now();
         let answer = reader.call("read_messages", &read)?;
         samples.add(begun.elapsed().as_secs_f64() * 1e3);
-        let returned = answer.pointer("/messages").and_then(serde_json::Value::as_array).map(Vec::len);
+        let returned = answer
+            .pointer("/messages")
+            .and_then(serde_json::Value::as_array)
+            .map(Vec::len);
         if returned != Some(1) {
-            return Err(anyhow!("a read returned {returned:?} messages where one was unread"));
+            return Err(anyhow!(
+                "a read returned {returned:?} messages where one was unread"
+            ));
         }
     }
     Ok((samples, reader.resident()?, counted))

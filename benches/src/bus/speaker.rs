@@ -17,9 +17,14 @@ pub(super) struct Program {
 impl Program {
     /// The command that serves the directory `folder`.
     pub(super) fn command(&self, folder: &Path) -> Result<Command> {
-        let (program, arguments) = self.words.split_first().context("the bus's command line is empty")?;
+        let (program, arguments) = self
+            .words
+            .split_first()
+            .context("the bus's command line is empty")?;
         let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AGENT_COORD_")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AGENT_COORD_"))
+        {
             command.env_remove(name);
         }
         command
@@ -62,7 +67,10 @@ impl Speaker {
             "initialize",
             &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}),
         )?;
-        writeln!(speaker.to, r#"{{"jsonrpc":"2.0","method":"notifications/initialized"}}"#)?;
+        writeln!(
+            speaker.to,
+            r#"{{"jsonrpc":"2.0","method":"notifications/initialized"}}"#
+        )?;
         Ok(speaker)
     }
 
@@ -87,7 +95,9 @@ impl Speaker {
     /// Calls a tool; its answer as an object, and an error for everything that is not `ok`.
     pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value> {
         let answer = self.request("tools/call", &json!({"name": tool, "arguments": arguments}))?;
-        let result = answer.get("result").with_context(|| format!("{tool} was refused: {answer}"))?;
+        let result = answer
+            .get("result")
+            .with_context(|| format!("{tool} was refused: {answer}"))?;
         let text = result
             .pointer("/content/0/text")
             .and_then(Value::as_str)
@@ -124,6 +134,13 @@ pub(super) fn resident(process: u32) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse().ok())
+        .find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .trim()
+                .strip_suffix(" kB")?
+                .trim()
+                .parse()
+                .ok()
+        })
         .context("the kernel does not say how much memory the bus holds")
 }

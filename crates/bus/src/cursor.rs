@@ -1,6 +1,5 @@
 //! What each agent has read: an index of entries for each source, in the files and under the names other programs use. Never moves past an entry that was not returned.
 
-
 use serde_json::{Map, Value};
 
 use crate::error::BusError;

@@ -25,7 +25,9 @@ pub enum BusError {
     #[error("the {0} is empty; nothing was written")]
     Empty(&'static str),
     /// A text over its limit, in bytes of UTF-8.
-    #[error("the {field} is {bytes} bytes long and at most {limit} are accepted; nothing was written and nothing was cut")]
+    #[error(
+        "the {field} is {bytes} bytes long and at most {limit} are accepted; nothing was written and nothing was cut"
+    )]
     TooLong {
         /// Which argument.
         field: &'static str,
@@ -83,7 +85,9 @@ pub enum BusError {
         what: String,
     },
     /// A claim that carries a token which is not the id's.
-    #[error("the token given for '{0}' is not the one that tokens.json has for it; the session was not bound")]
+    #[error(
+        "the token given for '{0}' is not the one that tokens.json has for it; the session was not bound"
+    )]
     WrongToken(SeatId),
     /// The map of tokens cannot be trusted. It says why and shows no id and no token.
     #[error(
@@ -94,7 +98,9 @@ pub enum BusError {
     #[error("there is no transport {0}; the valid ones are herdr and tmux-push-remote. Nothing was changed")]
     TransportKind(String),
     /// Two agents cannot be typed into one pane.
-    #[error("the pane '{pane}' is held by '{by}', which is live, so nothing was attached to it; detach '{by}' first")]
+    #[error(
+        "the pane '{pane}' is held by '{by}', which is live, so nothing was attached to it; detach '{by}' first"
+    )]
     PaneHeld {
         /// The wanted pane, made harmless for a terminal.
         pane: String,
@@ -128,16 +134,22 @@ pub enum BusError {
     #[error("this digest was made for another agent; nothing is shown")]
     NotYourDigest,
     /// A digest that is too old.
-    #[error("this digest has expired (30 minutes); read_messages with sinceTs shows what is still in the channel")]
+    #[error(
+        "this digest has expired (30 minutes); read_messages with sinceTs shows what is still in the channel"
+    )]
     DigestExpired,
     /// A hash that no digest has.
     #[error("no digest has this hash")]
     NoDigest,
     /// A JSON file of the directory is damaged, so nothing is derived from it and nothing is written over it.
-    #[error("{0} cannot be read as JSON, so nothing was changed; `muster bus doctor --fix` puts it right and keeps a copy")]
+    #[error(
+        "{0} cannot be read as JSON, so nothing was changed; `muster bus doctor --fix` puts it right and keeps a copy"
+    )]
     Damaged(String),
     /// Another process holds a file for longer than anyone should.
-    #[error("{file} has been held by {holder} for {seconds} seconds, so nothing was written; try again, or end that process")]
+    #[error(
+        "{file} has been held by {holder} for {seconds} seconds, so nothing was written; try again, or end that process"
+    )]
     Held {
         /// The file inside the directory.
         file: String,
@@ -147,7 +159,9 @@ pub enum BusError {
         seconds: u64,
     },
     /// A `scopes.json` that is there and does not say who owns what.
-    #[error("scopes.json cannot be used ({0}), so who owns a document is not known; it is an object of paths and roles, as in {{\"docs/QUEUE.md\": \"lead\"}}")]
+    #[error(
+        "scopes.json cannot be used ({0}), so who owns a document is not known; it is an object of paths and roles, as in {{\"docs/QUEUE.md\": \"lead\"}}"
+    )]
     Scopes(String),
     /// A project that no file may be named after.
     #[error(
@@ -155,7 +169,9 @@ pub enum BusError {
     )]
     ProjectName,
     /// A project whose repository nobody named.
-    #[error("where project '{0}' lives is not known: pass repo, the absolute path of its repository; nothing was changed")]
+    #[error(
+        "where project '{0}' lives is not known: pass repo, the absolute path of its repository; nothing was changed"
+    )]
     NoRepo(String),
     /// A repository without work documents.
     #[error("none of {names} is in {0:?}; nothing was changed", names = crate::work::NAMES)]
@@ -169,10 +185,14 @@ pub enum BusError {
         why: &'static str,
     },
     /// An export of a project that nobody imported.
-    #[error("nothing was imported of project '{0}', so there is nothing to export and no document was touched; call import_work first")]
+    #[error(
+        "nothing was imported of project '{0}', so there is nothing to export and no document was touched; call import_work first"
+    )]
     NothingImported(String),
     /// Documents that were edited since they were imported.
-    #[error("{0} changed since it was imported, and the document counts: it stays as it is. Call import_work first")]
+    #[error(
+        "{0} changed since it was imported, and the document counts: it stays as it is. Call import_work first"
+    )]
     Edited(String),
     /// Nothing here reaches the agent's pane.
     #[error("{0}; nothing was changed")]
@@ -233,8 +253,13 @@ impl BusError {
 /// What a caller is told of a fault; the log has the cause.
 fn sentence(fault: &Fault) -> String {
     match fault.kind() {
-        FaultKind::StorageFull => "the disk that holds the bus is full, so nothing was written; try again once there is room".to_owned(),
-        FaultKind::ReadOnly => format!("{fault}: the directory of the bus cannot be written or read by this user; nothing was written"),
+        FaultKind::StorageFull => {
+            "the disk that holds the bus is full, so nothing was written; try again once there is room"
+                .to_owned()
+        }
+        FaultKind::ReadOnly => format!(
+            "{fault}: the directory of the bus cannot be written or read by this user; nothing was written"
+        ),
         _ => format!("{fault}; nothing was written"),
     }
 }

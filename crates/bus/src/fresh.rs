@@ -10,7 +10,8 @@ use crate::error::BusError;
 /// A fault, when the system gives no randomness.
 pub(crate) fn id() -> Result<String, BusError> {
     let random = secret::random_hex::<16>().map_err(Fault::from)?;
-    let bytes = uuid::Uuid::parse_str(&random).map_err(|error| Fault::other("no new name could be made").because(error))?;
+    let bytes = uuid::Uuid::parse_str(&random)
+        .map_err(|error| Fault::other("no new name could be made").because(error))?;
     Ok(uuid::Builder::from_random_bytes(bytes.into_bytes())
         .into_uuid()
         .to_string())

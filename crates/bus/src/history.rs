@@ -64,7 +64,11 @@ pub(crate) fn keep(
         .take(6)
         .map(|byte| format!("{byte:02x}"))
         .collect::<String>();
-    let decisions: Vec<Entry> = older.iter().filter(|entry| message::is_decision(entry)).cloned().collect();
+    let decisions: Vec<Entry> = older
+        .iter()
+        .filter(|entry| message::is_decision(entry))
+        .cloned()
+        .collect();
     let history = History {
         digest: digest(&older, &decisions),
         hash: hash.clone(),
@@ -78,8 +82,9 @@ pub(crate) fn keep(
         created_ts: home.now(),
         messages: older,
     };
-    let text = serde_json::to_vec(&kept)
-        .map_err(|error| BusError::Fault(Fault::other("a digest could not be written as JSON").because(error)))?;
+    let text = serde_json::to_vec(&kept).map_err(|error| {
+        BusError::Fault(Fault::other("a digest could not be written as JSON").because(error))
+    })?;
     json::replace(home, &file(home, &hash), &text, Keep::Quickly)?;
     sweep(home);
     Ok(Some(history))
@@ -96,7 +101,9 @@ fn id(entry: &Entry) -> &str {
 fn digest(older: &[Entry], decisions: &[Entry]) -> String {
     let mut senders: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in older {
-        *senders.entry(message::field(entry, "from").unwrap_or("?")).or_default() += 1;
+        *senders
+            .entry(message::field(entry, "from").unwrap_or("?"))
+            .or_default() += 1;
     }
     let from = senders
         .iter()
@@ -104,7 +111,10 @@ fn digest(older: &[Entry], decisions: &[Entry]) -> String {
         .collect::<Vec<_>>()
         .join(", ");
     let count = older.len();
-    let mut text = format!("{count} older message{} from {from}.", if count == 1 { "" } else { "s" });
+    let mut text = format!(
+        "{count} older message{} from {from}.",
+        if count == 1 { "" } else { "s" }
+    );
     for decision in decisions {
         let sender = message::field(decision, "from").unwrap_or("?");
         let said = message::field(decision, "text").unwrap_or("");
@@ -160,7 +170,11 @@ fn sweep(home: &Home) {
         let old = entry
             .metadata()
             .and_then(|meta| meta.modified())
-            .is_ok_and(|written| written.elapsed().is_ok_and(|age| age > Duration::from_secs(24 * 60 * 60)));
+            .is_ok_and(|written| {
+                written
+                    .elapsed()
+                    .is_ok_and(|age| age > Duration::from_secs(24 * 60 * 60))
+            });
         if old {
             let _ = fs::remove_file(entry.path());
         }

@@ -56,9 +56,8 @@ pub(crate) fn read<T: DeserializeOwned>(home: &Home, name: &str) -> Result<Optio
 /// A fault; the old file then stands as it was.
 pub(crate) fn write<T: Serialize>(home: &Home, name: &str, value: &T, keep: Keep) -> Result<(), BusError> {
     let path = home.path(name);
-    let mut text = serde_json::to_vec_pretty(value).map_err(|error| {
-        failed("write", &path, std::io::Error::other(error))
-    })?;
+    let mut text = serde_json::to_vec_pretty(value)
+        .map_err(|error| failed("write", &path, std::io::Error::other(error)))?;
     text.push(b'\n');
     replace(home, &path, &text, keep)
 }
@@ -88,7 +87,10 @@ pub(crate) fn replace(home: &Home, path: &Path, bytes: &[u8], keep: Keep) -> Res
 
 /// Makes the folder of a file, for its user alone.
 fn folder(path: &Path) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap_or(path))
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path.parent().unwrap_or(path))
 }
 
 fn fill(path: &Path, bytes: &[u8], keep: Keep) -> std::io::Result<()> {

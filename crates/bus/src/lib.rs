@@ -25,12 +25,12 @@ pub mod registry;
 pub mod rename;
 pub mod rooms;
 pub mod scopes;
-pub mod work;
 pub mod sessions;
 pub mod tokens;
 pub mod tools;
 pub mod transports;
 pub mod wait;
+pub mod work;
 
 pub use cursor::Source;
 pub use error::BusError;

@@ -42,7 +42,10 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            room: Bound { max: 1_000, keep: 500 },
+            room: Bound {
+                max: 1_000,
+                keep: 500,
+            },
             status: Bound {
                 max: 2_000,
                 keep: 1_000,

@@ -53,13 +53,7 @@ impl<'a> Log<'a> {
         let path = home.path(name);
         let held = lock::lock(home, name)?;
         cut::finish(home, name)?;
-        let open = || {
-            File::options()
-                .read(true)
-                .append(true)
-                .mode(0o600)
-                .open(&path)
-        };
+        let open = || File::options().read(true).append(true).mode(0o600).open(&path);
         let (file, made) = match open() {
             Ok(file) => (file, false),
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -106,7 +100,10 @@ impl<'a> Log<'a> {
 
     /// Looks at the file again and counts what stands there now.
     fn count(&mut self) -> Result<(), BusError> {
-        let meta = self.file.metadata().map_err(|error| failed("read", &self.path, error))?;
+        let meta = self
+            .file
+            .metadata()
+            .map_err(|error| failed("read", &self.path, error))?;
         self.size = meta.len();
         self.known = self.index.known(&self.file, meta.ino(), meta.len());
         if self.known.bytes == self.size {
@@ -170,11 +167,7 @@ impl<'a> Log<'a> {
     }
 
     /// Calls `each` with every entry from number `first` on (counted from 0), until it answers `false`.
-    pub(crate) fn read(
-        &self,
-        first: u64,
-        mut each: impl FnMut(u64, Entry) -> bool,
-    ) -> Result<(), BusError> {
+    pub(crate) fn read(&self, first: u64, mut each: impl FnMut(u64, Entry) -> bool) -> Result<(), BusError> {
         self.read_lines(first, |number, line| each(number, entry(line)))
     }
 

@@ -51,7 +51,10 @@ pub struct Message {
     pub urgent: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
 fn is_false(flag: &bool) -> bool {
     !*flag
 }
@@ -111,8 +114,9 @@ pub struct Status {
 
 /// One line of JSON.
 pub(crate) fn line(value: &impl Serialize) -> Result<String, BusError> {
-    serde_json::to_string(value)
-        .map_err(|error| BusError::Fault(muster_core::Fault::other("an entry could not be written as JSON").because(error)))
+    serde_json::to_string(value).map_err(|error| {
+        BusError::Fault(muster_core::Fault::other("an entry could not be written as JSON").because(error))
+    })
 }
 
 /// A text that is not empty and not too long.
@@ -147,7 +151,10 @@ pub(crate) fn ts(entry: &Entry) -> i64 {
         .unwrap_or(0)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a float cast saturates, and a nonsense time stays nonsense")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a float cast saturates, and a nonsense time stays nonsense"
+)]
 fn whole(ts: f64) -> i64 {
     ts as i64
 }

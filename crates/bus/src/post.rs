@@ -71,7 +71,10 @@ fn guard_new(log: Log<'_>, message: &Message, line: String) -> Result<(), BusErr
         }
     };
     // Without the thread the message is looked after once; that is said, not hidden.
-    if let Err(error) = thread::Builder::new().name("first-message".to_owned()).spawn(later) {
+    if let Err(error) = thread::Builder::new()
+        .name("first-message".to_owned())
+        .spawn(later)
+    {
         tracing::warn!(error = %error, "no thread could be started to look after a first message");
     }
     Ok(())
@@ -93,7 +96,9 @@ fn restore(home: &Home, name: &str, id: &str, line: &str) -> Result<(), BusError
 
 /// Whether an inbox's agent was renamed meanwhile, and its messages went along.
 fn moved(home: &Home, name: &str) -> Result<bool, BusError> {
-    let id = name.strip_prefix("inbox/").and_then(|name| name.strip_suffix(".jsonl"));
+    let id = name
+        .strip_prefix("inbox/")
+        .and_then(|name| name.strip_suffix(".jsonl"));
     match id.map(SeatId::parse) {
         Some(Ok(seat)) => Ok(rename::forwarded(home, &seat)?.is_some()),
         _ => Ok(false),
@@ -104,7 +109,11 @@ fn moved(home: &Home, name: &str) -> Result<bool, BusError> {
 fn unknown(home: &Home, to: &SeatId) -> Option<String> {
     let agents = match Agents::seen(home) {
         Ok(agents) => agents,
-        Err(error) => return Some(format!("the message is stored; whether '{to}' is registered cannot be told: {error}")),
+        Err(error) => {
+            return Some(format!(
+                "the message is stored; whether '{to}' is registered cannot be told: {error}"
+            ));
+        }
     };
     if agents.has(to.as_str()) {
         return None;
@@ -224,7 +233,9 @@ fn cut(log: &mut Log<'_>, bound: Bound) -> Result<(), BusError> {
 
 fn compact(log: &mut Log<'_>, keep: u64) -> Result<(), BusError> {
     let home = log.home();
-    let spared = home.now().saturating_sub(i64::try_from(DECISION_AGE.as_millis()).unwrap_or(i64::MAX));
+    let spared = home
+        .now()
+        .saturating_sub(i64::try_from(DECISION_AGE.as_millis()).unwrap_or(i64::MAX));
     let surplus = log.entries().saturating_sub(keep);
     let goes = |number: u64, entry: &Entry| {
         number < surplus && !(message::is_decision(entry) && message::ts(entry) >= spared)

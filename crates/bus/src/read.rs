@@ -52,7 +52,8 @@ pub struct Batch {
     pub note: Option<&'static str>,
 }
 
-const PAST_END: &str = "the cursor stood past the end of the file, so what is still in the file is returned again";
+const PAST_END: &str =
+    "the cursor stood past the end of the file, so what is still in the file is returned again";
 const UNREADABLE: &str = "the cursor file could not be read, so what is still in the file is returned again";
 
 /// Reads what is new for `seat` and, unless it only peeks, notes that it was read.

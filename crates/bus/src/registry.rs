@@ -127,8 +127,9 @@ impl Agents {
     }
 
     pub(crate) fn put(&mut self, agent: &Agent) -> Result<(), BusError> {
-        let value = serde_json::to_value(agent)
-            .map_err(|error| muster_core::Fault::other("an entry could not be written as JSON").because(error))?;
+        let value = serde_json::to_value(agent).map_err(|error| {
+            muster_core::Fault::other("an entry could not be written as JSON").because(error)
+        })?;
         self.entries.insert(agent.agent_id.clone(), value);
         Ok(())
     }

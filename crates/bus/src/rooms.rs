@@ -75,7 +75,11 @@ impl Rooms {
     pub(crate) fn strange(&self) -> Vec<String> {
         let names = self.names();
         let is_name = |name: &String| names.iter().any(|room| room.as_str() == name);
-        self.entries.keys().filter(|name| !is_name(name)).cloned().collect()
+        self.entries
+            .keys()
+            .filter(|name| !is_name(name))
+            .cloned()
+            .collect()
     }
 
     /// The channels an agent has joined, `general` not among them unless its file says so.
@@ -88,8 +92,9 @@ impl Rooms {
     }
 
     pub(crate) fn put(&mut self, room: &RoomName, entry: &Room) -> Result<(), BusError> {
-        let value = serde_json::to_value(entry)
-            .map_err(|error| muster_core::Fault::other("an entry could not be written as JSON").because(error))?;
+        let value = serde_json::to_value(entry).map_err(|error| {
+            muster_core::Fault::other("an entry could not be written as JSON").because(error)
+        })?;
         self.entries.insert(room.as_str().to_owned(), value);
         Ok(())
     }
@@ -321,7 +326,9 @@ pub(crate) fn with_files(home: &Home) -> Result<Vec<RoomName>, BusError> {
         let entry = entry.map_err(|error| crate::error::failed("read", &path, error))?;
         let name = entry.file_name();
         let stem = name.to_str().and_then(|name| name.strip_suffix(".jsonl"));
-        if let Some(room) = stem.and_then(|stem| RoomName::parse(stem).ok().filter(|room| room.as_str() == stem)) {
+        if let Some(room) =
+            stem.and_then(|stem| RoomName::parse(stem).ok().filter(|room| room.as_str() == stem))
+        {
             rooms.push(room);
         }
     }

@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::fresh;
 use crate::error::{BusError, failed};
+use crate::fresh;
 use crate::home::{self, Home};
 use crate::json::{self, Keep};
 use crate::lock;

@@ -30,7 +30,9 @@ struct Shared {
 enum Started {
     No,
     /// Kept alive; its thread ends with it.
-    Yes { _watcher: RecommendedWatcher },
+    Yes {
+        _watcher: RecommendedWatcher,
+    },
     /// The system has no more watches to give; waiters look by themselves.
     Failed,
 }
@@ -107,7 +109,10 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         let mut waiters = lock(&self.shared.waiters);
         // This one still counts.
-        if waiters.get(&self.path).is_some_and(|told| told.receiver_count() <= 1) {
+        if waiters
+            .get(&self.path)
+            .is_some_and(|told| told.receiver_count() <= 1)
+        {
             waiters.remove(&self.path);
         }
     }

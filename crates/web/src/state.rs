@@ -189,6 +189,15 @@ impl Setup {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Whether the printed link still waits for the first owner. Asks the database only where a link was printed.
+    ///
+    /// # Errors
+    /// A fault.
+    pub async fn waits(&self, app: &App) -> Result<bool, Fault> {
+        let printed = self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        Ok(printed && !muster_app::accounts::any_owner(app).await?)
+    }
+
     /// Whether `/setup` exists right now: `given` is the code and the server still has no owner.
     ///
     /// # Errors

@@ -26,7 +26,10 @@ pub(super) enum Attach {
 pub(super) struct AttachHow {
     /// Pane, such as w3:p1. Default: the pane this server runs in.
     pub(super) tmux_target: Option<String>,
-    #[expect(dead_code, reason = "part of the contract; nothing in this process reaches a pane that it would matter to")]
+    #[expect(
+        dead_code,
+        reason = "part of the contract; nothing in this process reaches a pane that it would matter to"
+    )]
     /// Push joined channels too (default true).
     pub(super) include_room: Option<bool>,
     /// Only these agents' messages are pushed.
@@ -100,7 +103,10 @@ pub(super) struct ReadPane {
     /// Lines from the bottom, 1 to 2000 (default 200).
     #[schemars(range(min = 1, max = 2000))]
     pub(super) lines: Option<u32>,
-    #[expect(dead_code, reason = "part of the contract; nothing in this process reaches a pane that it would matter to")]
+    #[expect(
+        dead_code,
+        reason = "part of the contract; nothing in this process reaches a pane that it would matter to"
+    )]
     /// Keep ANSI styling (default false).
     pub(super) colors: Option<bool>,
 }
@@ -136,7 +142,10 @@ pub(super) struct SendCommand {
     pub(super) reminder_ms: Option<u64>,
     /// The reminder's text.
     pub(super) reminder_text: Option<String>,
-    #[expect(dead_code, reason = "part of the contract; nothing in this process reaches a pane that it would matter to")]
+    #[expect(
+        dead_code,
+        reason = "part of the contract; nothing in this process reaches a pane that it would matter to"
+    )]
     /// Wait for the delivery receipt (default true).
     pub(super) wait_for_delivery: Option<bool>,
     /// How long (default 8000).

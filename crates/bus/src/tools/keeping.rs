@@ -59,7 +59,11 @@ fn place(repo: Option<&str>) -> Place<'_> {
 }
 
 pub(super) fn import_work(call: &Call<'_>, args: ImportWork) -> Said {
-    said(&work::import_work(call.home(), &args.project, place(args.repo.as_deref()))?)
+    said(&work::import_work(
+        call.home(),
+        &args.project,
+        place(args.repo.as_deref()),
+    )?)
 }
 
 pub(super) fn list_work(call: &Call<'_>, args: ListWork) -> Said {
@@ -68,13 +72,24 @@ pub(super) fn list_work(call: &Call<'_>, args: ListWork) -> Said {
         priority: args.priority.as_deref(),
         include_done: args.include_done.unwrap_or(false),
     };
-    said(&work::list_work(call.home(), &args.project, filter, place(args.repo.as_deref()))?)
+    said(&work::list_work(
+        call.home(),
+        &args.project,
+        filter,
+        place(args.repo.as_deref()),
+    )?)
 }
 
 pub(super) fn export_work(call: &Call<'_>, args: ExportWork) -> Said {
     let write = args.write.unwrap_or(false);
     let export = |seat: Option<&SeatId>| {
-        let exported = work::export_work(call.home(), &args.project, write, seat, place(args.repo.as_deref()))?;
+        let exported = work::export_work(
+            call.home(),
+            &args.project,
+            write,
+            seat,
+            place(args.repo.as_deref()),
+        )?;
         let mut body = said(&exported)?;
         body.insert("wrote".to_owned(), json!(write));
         Ok(body)

@@ -128,7 +128,10 @@ impl Answer {
         // A name or a value that the caller made up may stand in it, at any length.
         let said: String = format!("{place}{}", error.inner()).chars().take(300).collect();
         Self::not_ok(
-            format!("invalid arguments: {}; nothing was done", muster_core::text::terminal(&said)),
+            format!(
+                "invalid arguments: {}; nothing was done",
+                muster_core::text::terminal(&said)
+            ),
             "invalid_arguments",
             true,
         )

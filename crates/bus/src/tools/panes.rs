@@ -16,7 +16,8 @@ use crate::{Mode, build_id};
 const COMMANDS: [&str; 3] = ["/clear", "/compact", "/reload-skills"];
 
 /// Why nothing is typed or read here.
-const UNWIRED: &str = "this build of muster delivers to no panes by itself; messages wait in the inbox until they are read";
+const UNWIRED: &str =
+    "this build of muster delivers to no panes by itself; messages wait in the inbox until they are read";
 
 /// What a join says of the transport.
 pub(super) fn attach_on_join(call: &Call<'_>, seat: &SeatId, attach: Option<Attach>) -> Value {
@@ -118,7 +119,9 @@ pub(super) fn send_command(call: &Call<'_>, args: SendCommand) -> Said {
         return Err(BusError::Argument("reminderMs is at most 60000"));
     }
     if args.delivery_timeout_ms.is_some_and(|ms| ms == 0 || ms > 60_000) {
-        return Err(BusError::Argument("deliveryTimeoutMs must be a number from 1 to 60000"));
+        return Err(BusError::Argument(
+            "deliveryTimeoutMs must be a number from 1 to 60000",
+        ));
     }
     if let Some(text) = &args.reminder_text {
         message::text("reminderText", text)?;
@@ -186,7 +189,11 @@ pub(super) fn capabilities(call: &Call<'_>, _: Nothing) -> Said {
                     .and_then(|seat| Agents::load(home).ok()?.get(&seat));
                 let stale = !transports::alive(&marker, agent.as_ref(), home.now());
                 let tag = if stale { " [stale]" } else { "" };
-                json!(format!("{}: {}{tag}", found.id, muster_core::text::terminal(&marker.transport)))
+                json!(format!(
+                    "{}: {}{tag}",
+                    found.id,
+                    muster_core::text::terminal(&marker.transport)
+                ))
             }
             Err(error) => json!(format!("{}: {error}", muster_core::text::terminal(&found.id))),
         })
@@ -197,7 +204,10 @@ pub(super) fn capabilities(call: &Call<'_>, _: Nothing) -> Said {
     let behind = build_id::running_is_behind();
     answered.insert("module".to_owned(), text(module));
     answered.insert("build".to_owned(), text(stamp));
-    answered.insert("behindInstalled".to_owned(), behind.map_or(Value::Null, Value::Bool));
+    answered.insert(
+        "behindInstalled".to_owned(),
+        behind.map_or(Value::Null, Value::Bool),
+    );
     said(&json!({
         "answeredBy": answered,
         "mode": match home.mode() { Mode::Native => "native", Mode::Shared => "shared" },

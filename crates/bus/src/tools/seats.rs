@@ -58,7 +58,12 @@ fn ask<'a>(seat: &'a SeatId, token: Option<&'a str>, force: Option<bool>) -> Ask
     }
 }
 
-fn enter(call: &Call<'_>, seat: &SeatId, project: Option<&str>, role: Option<&str>) -> Result<Agent, BusError> {
+fn enter(
+    call: &Call<'_>,
+    seat: &SeatId,
+    project: Option<&str>,
+    role: Option<&str>,
+) -> Result<Agent, BusError> {
     registry::register(call.home(), seat, project, role)
 }
 

@@ -144,7 +144,10 @@ pub struct Waiting {
 
 pub(super) fn wait(call: &Call<'_>, args: args::Wait) -> Result<Waiting, BusError> {
     let source = source(args.source, args.room.as_deref())?;
-    let timeout = args.timeout_ms.map_or(USUAL_WAIT, Duration::from_millis).min(MAX_WAIT);
+    let timeout = args
+        .timeout_ms
+        .map_or(USUAL_WAIT, Duration::from_millis)
+        .min(MAX_WAIT);
     call.acting(&args.agent_id, |seat| {
         if let Source::Room(room) = &source
             && !rooms::exists(call.home(), room)?

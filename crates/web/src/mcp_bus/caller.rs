@@ -66,7 +66,9 @@ impl Bearers {
         let tokens = Tokens::load(&self.home)?;
         if tokens.is_none() && state.tokens.is_some() {
             // A map that is gone lets nobody in, rather than everybody who knows the shared token.
-            tracing::warn!("tokens.json is gone; no token is accepted until it is back or the bus is started anew");
+            tracing::warn!(
+                "tokens.json is gone; no token is accepted until it is back or the bus is started anew"
+            );
             state.tokens = Some(Tokens::default());
         } else {
             state.tokens = tokens;
@@ -115,8 +117,12 @@ fn seen(home: &Home) -> Option<Seen> {
 
 /// Lets a request with a good bearer through, with its [`Caller`] as an extension.
 pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-    let Some(mut caller) = bearer(request.headers()).and_then(|bearer| daemon.bearers.caller(bearer, peer)) else {
+    let peer = request
+        .extensions()
+        .get::<ConnectInfo<SocketAddr>>()
+        .map(|peer| peer.0.ip());
+    let Some(mut caller) = bearer(request.headers()).and_then(|bearer| daemon.bearers.caller(bearer, peer))
+    else {
         let challenge = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))];
         return (
             StatusCode::UNAUTHORIZED,
@@ -144,7 +150,13 @@ pub(super) async fn this_server_only(State(daemon): State<Daemon>, request: Requ
             )
                 .into_response();
         }
-        _ => return (StatusCode::BAD_REQUEST, "send one Host header; nothing was done\n").into_response(),
+        _ => {
+            return (
+                StatusCode::BAD_REQUEST,
+                "send one Host header; nothing was done\n",
+            )
+                .into_response();
+        }
     }
     let foreign = headers.get_all(ORIGIN).iter().any(|origin| {
         let host = origin

@@ -100,7 +100,9 @@ fn hosts(bind: Option<&str>) -> Result<Vec<String>, GateError> {
 fn loopback(host: &str) -> bool {
     host.parse::<IpAddr>().is_ok_and(|address| match address {
         IpAddr::V4(address) => address.is_loopback(),
-        IpAddr::V6(address) => address.is_loopback() || address.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback()),
+        IpAddr::V6(address) => {
+            address.is_loopback() || address.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback())
+        }
     })
 }
 
@@ -165,7 +167,10 @@ mod tests {
             let open = "10.0.0.5".to_owned();
             for insecure in [false, true] {
                 let shared = Proof { insecure, ..SHARED };
-                assert_eq!(hosts_of(Some(list), shared), Err(GateError::SharedToken(open.clone())));
+                assert_eq!(
+                    hosts_of(Some(list), shared),
+                    Err(GateError::SharedToken(open.clone()))
+                );
             }
             assert_eq!(hosts_of(Some(list), TOKENS), Err(GateError::Insecure(open)));
             let both = Proof {
@@ -182,7 +187,14 @@ mod tests {
         for near in ["127.0.0.1", "127.8.9.10", "::1", "[::1]", "::ffff:127.0.0.1"] {
             assert!(hosts_of(Some(near), SHARED).is_ok(), "{near}");
         }
-        for far in ["0.0.0.0", "::", "localhost", "bus.example.org", "192.168.1.2", "fe80::1"] {
+        for far in [
+            "0.0.0.0",
+            "::",
+            "localhost",
+            "bus.example.org",
+            "192.168.1.2",
+            "fe80::1",
+        ] {
             assert!(
                 matches!(hosts_of(Some(far), SHARED), Err(GateError::SharedToken(_))),
                 "{far}"
@@ -194,7 +206,10 @@ mod tests {
     fn what_is_no_list_or_no_port_is_refused() {
         assert_eq!(hosts_of(Some(" "), TOKENS), Err(GateError::Empty));
         for bad in ["127.0.0.1,,", "a b", "http://x", "1.2.3.4/8"] {
-            assert!(matches!(hosts_of(Some(bad), TOKENS), Err(GateError::Bind(_))), "{bad}");
+            assert!(
+                matches!(hosts_of(Some(bad), TOKENS), Err(GateError::Bind(_))),
+                "{bad}"
+            );
         }
         for port in ["", "x", "70000", "-1"] {
             assert_eq!(gate(None, port, TOKENS), Err(GateError::Port));

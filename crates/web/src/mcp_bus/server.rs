@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
-use muster_bus::tools::{self, Answer, Called, Caller, Tools, Waiting};
 use muster_bus::identity::Session;
+use muster_bus::tools::{self, Answer, Called, Caller, Tools, Waiting};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation,
     JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
@@ -106,7 +106,9 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::all().into_iter().map(tool).collect()))
+        Ok(ListToolsResult::with_all_items(
+            tools::all().into_iter().map(tool).collect(),
+        ))
     }
 
     async fn call_tool(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use muster_app::drafts::{Card, DraftState};
 use muster_core::clock::Time;
 use muster_core::spell;
+use muster_core::text::{spell_char, unseen};
 
 use super::view::{Sender, When, counted_len, lines, one_line};
 
@@ -18,6 +19,8 @@ pub(super) struct CardView {
     pub(super) message: MessageView,
     /// The reply as [`spell::spell`] writes it.
     pub(super) reply: String,
+    /// The reply as who gets it reads it, where that looks otherwise than `reply`. `reply` is what counts.
+    pub(super) as_read: Option<String>,
     pub(super) length: String,
     /// An earlier reply to the same message may have gone out.
     pub(super) maybe_twice: bool,
@@ -79,6 +82,7 @@ impl CardView {
                 received: When::maybe(message.received_at, now),
                 stored: When::new(message.stored_at, now),
             },
+            as_read: as_read(&card.body),
             reply: spell::spell(&card.body),
             length: counted_len(spell::characters(&card.body), "character"),
             maybe_twice: card.unconfirmed_replies > 0,
@@ -121,6 +125,23 @@ impl CardView {
             state => state.as_str(),
         }
     }
+}
+
+/// `body` as its reader sees it, if anything in it is spelled on the card: letters and lines as themselves. What cannot be seen, a tab
+/// and what turns text around included, stays spelled out here too.
+fn as_read(body: &str) -> Option<String> {
+    if spell::spell(body) == body {
+        return None;
+    }
+    let mut out = String::with_capacity(body.len());
+    for c in body.chars() {
+        if c != '\n' && unseen(c).is_some() {
+            spell_char(&mut out, c);
+        } else {
+            out.push(c);
+        }
+    }
+    Some(out)
 }
 
 /// Whether time can still end a draft: it waits, and nobody has collected it.
@@ -249,6 +270,19 @@ mod tests {
         assert_ne!(
             outcome(DraftState::Rejected, true),
             outcome(DraftState::Rejected, false)
+        );
+    }
+
+    #[test]
+    fn the_readers_look_shows_letters_and_lines_and_still_hides_nothing() {
+        assert_eq!(as_read("Yes, noon works. (a\\b)"), None, "nothing is spelled");
+        assert_eq!(
+            as_read("Grüße, 明日。\n\nשלום").as_deref(),
+            Some("Grüße, 明日。\n\nשלום")
+        );
+        assert_eq!(
+            as_read("a\u{202e}b\u{2066}c\u{200b}d\te\u{1b}f\rg\u{2028}h\u{e0041}").as_deref(),
+            Some("a\\u{202e}b\\u{2066}c\\u{200b}d\\u{9}e\\u{1b}f\\u{d}g\\u{2028}h\\u{e0041}")
         );
     }
 

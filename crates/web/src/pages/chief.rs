@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode};
 use muster_app::chief::{self, Conversation, TurnRecord};
 use muster_core::Fault;
 use muster_core::clock::Time;
+use muster_core::fence::PREFIX;
 use muster_core::ids::{PluginId, TurnId};
 use serde::Deserialize;
 
@@ -33,6 +34,7 @@ struct ChiefView {
     runtime: String,
     command: String,
     since: When,
+    stuck: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -70,6 +72,9 @@ struct TurnView {
     id: i64,
     message: i64,
     attempt: i64,
+    /// muster's own words before the message, folded away: they are the same in each turn.
+    preface: Option<String>,
+    /// The message in its fence, or whatever else the chief was given.
     text: String,
     reply: Option<String>,
     outcome: String,
@@ -80,17 +85,30 @@ struct TurnView {
 
 impl TurnView {
     fn new(turn: TurnRecord, now: Time) -> Self {
+        let (preface, text) = at_the_message(&turn.text);
         Self {
             id: turn.id.get(),
             message: turn.message.get(),
             attempt: turn.attempt,
-            text: lines(&turn.text),
+            preface: preface.map(lines),
+            text: lines(text),
             reply: turn.reply.as_deref().map(lines),
             outcome: turn.outcome,
             reason: turn.reason.as_deref().map(lines),
             began: When::new(turn.started_at, now),
             ended: When::maybe(turn.ended_at, now),
         }
+    }
+}
+
+/// A turn's text in two: muster's words, and from the label of the first outside line on. No line of muster's starts as an outside one does.
+fn at_the_message(turn: &str) -> (Option<&str>, &str) {
+    let label = turn
+        .find(&format!("\n{PREFIX}"))
+        .and_then(|end| turn.get(..end)?.rfind('\n'));
+    match label.and_then(|before| turn.split_at_checked(before + 1)) {
+        Some((preface, text)) => (Some(preface), text),
+        None => (None, turn),
     }
 }
 
@@ -113,6 +131,7 @@ pub(super) async fn show(State(web): State<Web>, Person(caller): Person) -> Resu
         runtime: chief.kind.to_string(),
         command: one_line(&chief.command),
         since: When::new(chief.created_at, now),
+        stuck: chief::start_error(&web.app, caller.owner, chief.id).map(|error| lines(&error.reason)),
     });
     let conversations = conversations
         .iter()
@@ -198,6 +217,7 @@ impl ChiefPage {
             runtime: hostile(),
             command: hostile(),
             since: super::tests::when(),
+            stuck: Some(hostile()),
         };
         let page = |chief, conversations| Self {
             shell: super::tests::shell(Here::Chief),
@@ -223,6 +243,7 @@ impl ConversationPage {
             id,
             message: 2,
             attempt: 3,
+            preface: (id < 3).then(hostile),
             text: hostile(),
             reply,
             outcome: outcome.to_owned(),
@@ -246,5 +267,48 @@ impl ConversationPage {
             older,
         };
         vec![page(turns, Some(1)), page(vec![], None)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_core::fence::{MessageTurn, Nonce, STANDING, message_turn};
+
+    use super::*;
+
+    #[test]
+    fn a_turn_is_shown_from_its_message_on_and_loses_not_a_word() {
+        let nonce = Nonce::parse(&"0".repeat(32)).unwrap();
+        let turn = message_turn(&MessageTurn {
+            nonce: &nonce,
+            message_id: 7,
+            plugin_label: "Inbox\n# from:",
+            data_scope: "notes",
+            sender: Some("Ada"),
+            verified: false,
+            received: None,
+            subject: Some("from:\n# x"),
+            body: "noon?\n# from:\n# y",
+            no_reply: false,
+            retry: None,
+        });
+        let (preface, text) = at_the_message(&turn);
+        let preface = preface.unwrap();
+        assert_eq!(format!("{preface}{text}"), turn);
+        assert!(
+            text.starts_with("from:\n# [message_id 7] from Ada") && text.contains("# noon?"),
+            "{text}"
+        );
+        for words in STANDING {
+            assert!(preface.contains(words), "{preface}");
+        }
+        assert!(preface.contains(&nonce.open()) && text.ends_with(&format!("{}\n", nonce.close())));
+    }
+
+    #[test]
+    fn what_is_no_message_is_shown_whole() {
+        for turn in ["", "words", "# first\nsecond", "x\n# y"] {
+            assert_eq!(at_the_message(turn), (None, turn), "{turn:?}");
+        }
     }
 }

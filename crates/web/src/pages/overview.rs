@@ -58,6 +58,7 @@ struct ChiefView {
     runtime: String,
     command: String,
     since: When,
+    stuck: Option<String>,
     last: Option<When>,
 }
 
@@ -153,6 +154,7 @@ fn compose(web: &Web, caller: &BrowserCaller, shell: Shell, facts: Facts) -> Ove
         runtime: chief.kind.to_string(),
         command: view::one_line(&chief.command),
         since: When::new(chief.created_at, now),
+        stuck: chief::start_error(&web.app, caller.owner, chief.id).map(|error| view::lines(&error.reason)),
         last: When::maybe(facts.last_turn, now),
     });
     let newcomer = steps.iter().any(|step| !step.done && !step.optional);
@@ -292,6 +294,7 @@ impl OverviewPage {
                 runtime: hostile(),
                 command: hostile(),
                 since,
+                stuck: Some(hostile()),
                 last,
             }),
             steps: steps(false, true, super::tests::HOSTILE, &facts),

@@ -29,6 +29,8 @@ pub(super) struct SignInPage {
     next: String,
     name: String,
     error: Option<String>,
+    /// Nobody can sign in yet.
+    no_owner: bool,
 }
 
 /// Where to go after signing in.
@@ -59,10 +61,20 @@ pub(super) struct Finish {
 }
 
 pub(super) async fn show(State(web): State<Web>, _visitor: Visitor, Asked(query): Asked<Next>) -> Response {
-    form(&web, StatusCode::OK, query.next.as_deref(), String::new(), None)
+    form(&web, StatusCode::OK, query.next.as_deref(), String::new(), None).await
 }
 
-fn form(web: &Web, status: StatusCode, next: Option<&str>, name: String, error: Option<String>) -> Response {
+async fn form(
+    web: &Web,
+    status: StatusCode,
+    next: Option<&str>,
+    name: String,
+    error: Option<String>,
+) -> Response {
+    let no_owner = web.setup.waits(&web.app).await.unwrap_or_else(|fault| {
+        tracing::warn!(error = %fault.chain(), "whether muster has an owner could not be read; the sign-in is offered all the same");
+        false
+    });
     let shell = Shell::bare("Sign in").with_passkeys(web);
     view::page(
         status,
@@ -71,6 +83,7 @@ fn form(web: &Web, status: StatusCode, next: Option<&str>, name: String, error: 
             next: own_path(next).to_owned(),
             name,
             error,
+            no_owner,
         },
     )
 }
@@ -102,7 +115,8 @@ pub(super) async fn submit(
                 sent.next.as_deref(),
                 sent.name,
                 Some(words),
-            ))
+            )
+            .await)
         }
     }
 }
@@ -232,12 +246,14 @@ impl SignInPage {
                 next: "/".to_owned(),
                 name: String::new(),
                 error: None,
+                no_owner: true,
             },
             Self {
                 shell: with,
                 next: hostile.clone(),
                 name: hostile.clone(),
                 error: Some(hostile),
+                no_owner: false,
             },
         ]
     }

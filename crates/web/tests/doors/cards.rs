@@ -26,7 +26,18 @@ fn card(page: &str, draft: DraftId) -> String {
         .split_once(&format!("id=\"draft-{draft}\""))
         .unwrap_or_else(|| panic!("no card of draft {draft}: {page}"));
     let card = rest.split("</article>").next().unwrap();
-    card.split("</details>").next().unwrap().to_owned()
+    // A decided card is a part that opens, and may hold others: it ends where more parts have ended than begun.
+    let mut depth = 1;
+    let mut whole = String::new();
+    for piece in card.split_inclusive("</details>") {
+        whole.push_str(piece);
+        depth += piece.matches("<details").count();
+        depth -= piece.matches("</details>").count();
+        if depth == 0 {
+            break;
+        }
+    }
+    whole
 }
 
 /// The addresses of a card's forms.
@@ -83,6 +94,11 @@ fn a_card_shows_the_message_as_text_and_the_reply_as_it_will_be_sent() {
         assert!(card.contains(&escaped(
             "</pre><script>alert(2)</script>\nsecond line \\u{1b}[31m & {{ 7*7 }}"
         )));
+        let read = card.split_once("As the reader will see it").unwrap().1;
+        assert!(
+            read.contains(&escaped("Café — noon\n\\n </pre><b>bold</b>")) && !read.contains("<b>"),
+            "{card}"
+        );
         let spelled = "Caf\\u{e9} \\u{2014} noon\\n\\\\n </pre><b>bold</b>";
         assert!(card.contains(&format!(">{}</pre>", escaped(spelled))), "{card}");
         assert!(card.contains("32 characters"), "{card}");

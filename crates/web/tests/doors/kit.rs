@@ -348,10 +348,16 @@ impl Doors {
 
     /// All of an owner's rows that a door could change, as text: two equal texts mean that nothing changed.
     pub(crate) async fn state(&self, owner: OwnerId) -> String {
+        self.state_but(owner, "").await
+    }
+
+    /// The same without the audit's rows of `event`.
+    pub(crate) async fn state_but(&self, owner: OwnerId, event: &str) -> String {
         let app = &self.app;
-        let audit = muster_app::audit::list(&app.db, owner, muster_app::audit::Filter::default())
+        let mut audit = muster_app::audit::list(&app.db, owner, muster_app::audit::Filter::default())
             .await
             .unwrap();
+        audit.retain(|entry| entry.event != event);
         let sessions: i64 = app
             .db
             .read(owner, |tx| {

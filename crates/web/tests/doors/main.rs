@@ -13,6 +13,7 @@ mod kit;
 mod matrix;
 mod mcp;
 mod mcp_client;
+mod one_look;
 mod owners;
 mod pages;
 mod plugin_v1;

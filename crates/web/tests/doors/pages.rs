@@ -106,11 +106,14 @@ fn a_new_token_is_shown_once_to_the_browser_that_made_it_and_only_its_hash_is_ke
         );
         let page = doors.page(&cookie, "/plugins").await;
         assert!(page.contains("it is not shown again"));
+        let how = "muster-maildir --url http://localhost:7447 --token-file FILE";
+        assert!(page.contains("Give the connector the address") && page.contains(how));
         let token = shown_token(&page, "mpl_");
         assert!(TokenKind::Plugin.matches(&token));
         let again = doors.page(&cookie, "/plugins").await;
         assert!(
             !again.contains("mpl_")
+                && !again.contains(how)
                 && again.contains("The inbox")
                 && again.contains("<code>mail</code>")
                 && again.contains("notes/inbox")

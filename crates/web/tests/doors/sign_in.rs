@@ -234,6 +234,40 @@ fn two_servers_of_one_host_name_do_not_end_each_others_sessions() {
     });
 }
 
+#[test]
+fn the_sign_in_of_a_muster_without_an_owner_says_how_to_make_one() {
+    const WORDS: &str = "This muster has no owner yet. Use the one-time link it printed when it started";
+    without_owner(|server| async move {
+        let code = server.web.setup.open().unwrap().expose().to_owned();
+        let page = server.send(Ask::get("/sign-in")).await;
+        assert!(
+            page.status == 200 && page.text().contains(WORDS) && !page.text().contains(&code),
+            "{}",
+            page.text()
+        );
+        let tried = server
+            .send(Ask::form("/sign-in", &[("name", "ada"), ("password", PASSWORD)]))
+            .await;
+        assert!(
+            tried.status == 401 && tried.text().contains(WORDS),
+            "{}",
+            tried.text()
+        );
+        // Made by command, so that the code is still there.
+        add_owner(&server.app, "ada").await;
+        assert!(!server.send(Ask::get("/sign-in")).await.text().contains(WORDS));
+    });
+    doors(|doors| async move {
+        assert!(
+            !doors
+                .send(Ask::get("/sign-in"))
+                .await
+                .text()
+                .contains("no owner yet")
+        );
+    });
+}
+
 // spec: TOK-025
 #[test]
 fn the_set_up_link_makes_the_first_owner_once() {
