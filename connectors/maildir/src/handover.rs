@@ -18,6 +18,9 @@ use crate::text::printable;
 /// Longest detail that muster takes with a result, in bytes.
 pub(crate) const DETAIL_LIMIT: usize = 4096;
 
+/// Longest name of a mail program in a detail, in bytes.
+const NAME_LIMIT: usize = 512;
+
 /// What became of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -99,6 +102,11 @@ pub(crate) struct Sendmail<'a> {
 }
 
 impl Sendmail<'_> {
+    /// The program as a result names it.
+    fn name(&self) -> String {
+        printable(self.program.as_bytes(), NAME_LIMIT)
+    }
+
     /// Gives the mail to the program on its standard input, with the recipients as arguments behind `--`.
     pub(crate) async fn send(&self, recipients: &[String], mail: &[u8]) -> Outcome {
         let spawned = Command::new(self.program)
@@ -116,7 +124,8 @@ impl Sendmail<'_> {
             Ok(child) => child,
             Err(error) => {
                 return Outcome::NotSent(format!(
-                    "Nothing was sent: the mail program could not be started ({}).",
+                    "Nothing was sent: the mail program {} could not be started ({}).",
+                    self.name(),
                     error.kind()
                 ));
             }
@@ -143,7 +152,7 @@ impl Sendmail<'_> {
         };
         match ended.map(|status| status.code()) {
             Ok(Some(0)) => Outcome::Sent,
-            Ok(Some(code)) => Outcome::NotSent(refusal(code, said).await),
+            Ok(Some(code)) => Outcome::NotSent(refusal(&self.name(), code, said).await),
             Ok(None) => Outcome::Unknown("the mail program was killed"),
             Err(_) => Outcome::Unknown("the mail program's end could not be seen"),
         }
@@ -151,7 +160,7 @@ impl Sendmail<'_> {
 }
 
 /// What the program wrote before it refused. A grandchild may hold the pipe open, so this waits only briefly.
-async fn refusal(code: i32, said: Option<tokio::task::JoinHandle<Vec<u8>>>) -> String {
+async fn refusal(program: &str, code: i32, said: Option<tokio::task::JoinHandle<Vec<u8>>>) -> String {
     let mut said_bytes = Vec::new();
     if let Some(task) = said {
         let abort = task.abort_handle();
@@ -160,7 +169,7 @@ async fn refusal(code: i32, said: Option<tokio::task::JoinHandle<Vec<u8>>>) -> S
             _ => abort.abort(),
         }
     }
-    let start = format!("Nothing was sent: the mail program ended with code {code}. It said: ");
+    let start = format!("Nothing was sent: the mail program {program} ended with code {code}. It said: ");
     let room = DETAIL_LIMIT.saturating_sub(start.len());
     format!("{start}{}", printable(&said_bytes, room))
 }
@@ -237,7 +246,10 @@ mod tests {
         let Outcome::NotSent(detail) = run("echo 'no\u{1b}[2J route' >&2; exit 75", &[], LONG).await else {
             panic!("a refusal is not sent");
         };
-        assert!(detail.contains("code 75"), "{detail}");
+        assert!(
+            detail.contains("the mail program /bin/sh ended with code 75"),
+            "{detail}"
+        );
         assert!(detail.ends_with("no\\u{1b}[2J route\n"), "{detail}");
         assert!(matches!(run("kill -9 $$", &[], LONG).await, Outcome::Unknown(_)));
         let missing = Sendmail {
@@ -245,7 +257,13 @@ mod tests {
             arguments: &[],
             limit: LONG,
         };
-        assert!(matches!(missing.send(&[], b"x").await, Outcome::NotSent(_)));
+        let Outcome::NotSent(detail) = missing.send(&[], b"x").await else {
+            panic!("a program that is not there sends nothing");
+        };
+        assert!(
+            detail.contains("/nonexistent/sendmail could not be started"),
+            "{detail}"
+        );
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! The command line of the connector and what it means once checked. Never reads a secret from the command line.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -203,6 +204,10 @@ fn way(options: &Options, maildir: &Path) -> Result<Way, ConnectorError> {
         (None, Some(line)) => {
             let mut words = shlex::split(line).unwrap_or_default().into_iter();
             match words.next() {
+                Some(program) if !program.is_empty() && !is_program(&program) => usage(format!(
+                    "the mail program {} is not found; name another with --sendmail, or use --outbox DIR.",
+                    one_line(&program)
+                )),
                 Some(program) if !program.is_empty() => Ok(Way::Sendmail {
                     program,
                     arguments: words.collect(),
@@ -215,6 +220,18 @@ fn way(options: &Options, maildir: &Path) -> Result<Way, ConnectorError> {
         }
         _ => usage("Say how replies leave: either --outbox DIR or --sendmail 'PROGRAM ARGS'."),
     }
+}
+
+/// Whether a program of this name can be started here: a path as it is, any other name on PATH.
+fn is_program(name: &str) -> bool {
+    let runs = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        return runs(Path::new(name));
+    }
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| runs(&folder.join(name))))
 }
 
 #[cfg(test)]
@@ -249,6 +266,24 @@ mod tests {
                 matches!(own_mailbox(wrong), Err(ConnectorError::Usage(_))),
                 "{wrong:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_mail_program_is_a_file_that_can_be_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("plain");
+        std::fs::write(&plain, "").unwrap();
+        for found in ["sh", "/bin/sh"] {
+            assert!(is_program(found), "{found}");
+        }
+        for missing in [
+            "/usr/sbin/no-sendmail",
+            "no-sendmail",
+            "/bin",
+            plain.to_str().unwrap(),
+        ] {
+            assert!(!is_program(missing), "{missing}");
         }
     }
 

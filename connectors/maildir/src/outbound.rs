@@ -12,7 +12,7 @@ use crate::options::Way;
 use crate::pace::{Backoff, Stop};
 use crate::server::{Answer, Claimed, LONGEST_CLAIM, Reported, ResultBody};
 use crate::state::{DraftRecord, DraftStage, State};
-use crate::text::{cut_bytes, hex};
+use crate::text::{cut_bytes, hex, one_line};
 use crate::{Connector, ambient, reply};
 
 /// While a result could not be reported, a claim waits only this long, so that the result is tried again soon.
@@ -212,7 +212,12 @@ impl<'c> Outbound<'c> {
                 return Ok(Next::Claim);
             }
         }
-        tracing::info!(draft_id, sent = record.stage == DraftStage::Sent, "reply handled");
+        if record.stage == DraftStage::Sent {
+            tracing::info!(draft_id, "reply sent");
+        } else {
+            // One line: the mail program's words may have several.
+            tracing::warn!(draft_id, reason = one_line(&record.detail), "reply not sent");
+        }
         state.record_draft(&record)?;
         Ok(Next::Claim)
     }

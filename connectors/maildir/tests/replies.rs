@@ -268,8 +268,19 @@ fn a_sendmail_program_that_refuses_is_a_failure_with_its_words() {
     rig.once_ok(&way);
     let id = rig.stub.world().external_id_of("noon").unwrap();
     let draft = rig.stub.world().approve(&id, "hello");
+    let told = rig.once(&way);
     rig.once_ok(&way);
-    rig.once_ok(&way);
+    let log = String::from_utf8(told.stderr).unwrap();
+    let line = log.lines().find(|line| line.contains("WARN")).unwrap();
+    for words in [
+        "reply not sent",
+        "send mail.sh ended with code 67",
+        "no such",
+        "[1muser",
+    ] {
+        assert!(line.contains(words), "{words}: {log}");
+    }
+    assert!(!log.contains('\u{1b}'), "{log:?}");
     assert_eq!(fate(&rig, draft), Fate::Failed);
     let detail = results(&rig, draft)[0]["detail"].as_str().unwrap().to_owned();
     assert!(
@@ -277,6 +288,27 @@ fn a_sendmail_program_that_refuses_is_a_failure_with_its_words() {
         "{detail}"
     );
     assert_eq!(rig.names("sent").len(), 1);
+}
+
+#[test]
+fn without_its_mail_program_the_connector_does_not_start() {
+    let rig = Rig::new();
+    rig.deliver_plain("noon");
+    for (line, name) in [
+        ("/usr/sbin/no-sendmail -f me@ours.test", "/usr/sbin/no-sendmail"),
+        ("no-sendmail", "no-sendmail"),
+    ] {
+        let refused = rig.once(&["--sendmail", line]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert_eq!(
+            String::from_utf8(refused.stderr).unwrap(),
+            format!(
+                "muster-maildir: the mail program {name} is not found; name another with --sendmail, or use --outbox DIR.\n"
+            )
+        );
+    }
+    assert_eq!(rig.names("maildir/new").len(), 1, "the mail still waits");
+    assert!(rig.stub.world().messages.is_empty());
 }
 
 #[test]

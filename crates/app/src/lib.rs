@@ -57,6 +57,7 @@ pub struct App {
     pub(crate) known_plugins: plugins::Known,
     pub(crate) password_gate: Arc<tokio::sync::Semaphore>,
     pub(crate) failed: Arc<accounts::Failed>,
+    pub(crate) refusals: drafts::Refusals,
     /// Work that outlives a request: deliveries and sweeps.
     pub tasks: background::Tasks,
 }
@@ -72,6 +73,7 @@ impl App {
             passkeys,
             chiefs: chief::Chiefs::default(),
             known_plugins: plugins::Known::default(),
+            refusals: drafts::Refusals::default(),
             // Argon2id takes 19 MiB a time; two at once keep a burst of sign-ins from taking the machine.
             password_gate: Arc::new(tokio::sync::Semaphore::new(2)),
             failed: Arc::default(),

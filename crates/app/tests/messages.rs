@@ -209,6 +209,45 @@ fn each_connector_has_a_conversation_of_its_own() {
     });
 }
 
+#[test]
+fn why_the_chief_could_not_be_started_is_known_until_it_was_or_another_takes_its_place() {
+    on_both(|muster| async move {
+        let (app, owner) = (&muster.app, muster.owner);
+        let plugin = muster.plugin("mail").await;
+        let id = muster.accept(&plugin, "m").await.id;
+        let chief = muster.set_chief().await;
+        assert_eq!(chief::start_error(app, owner, chief), None, "it was not tried");
+        muster.chief.then(Step::NotStarted);
+        assert_eq!(chief::deliver(app, owner, id).await.unwrap(), Delivery::Pending);
+        let error = chief::start_error(app, owner, chief).unwrap();
+        assert_eq!(
+            (error.reason.as_str(), error.at),
+            ("the script says so", app.clock.now())
+        );
+        let bob = add_owner(app, "bob").await;
+        assert_eq!(chief::start_error(app, bob, chief), None);
+        let (other, _) = muster.second().await;
+        let next = chief::set(&other, owner, muster_runtime::Kind::Command, "another\u{1b}[2J")
+            .await
+            .unwrap();
+        assert_eq!(
+            chief::start_error(app, owner, next),
+            None,
+            "that one has not been tried"
+        );
+        let rows = events(&muster, "chief.set").await;
+        assert_eq!(
+            rows[0].data,
+            serde_json::json!({"runtime": "command", "command": "another\u{1b}[2J"})
+        );
+        muster.chief.then(Step::NotStarted);
+        chief::deliver(app, owner, id).await.unwrap();
+        assert!(chief::start_error(app, owner, next).is_some());
+        assert_eq!(chief::deliver(app, owner, id).await.unwrap(), Delivery::Delivered);
+        assert_eq!(chief::start_error(app, owner, next), None, "it was started");
+    });
+}
+
 // spec: DLV-017 DLV-018 DLV-019 DLV-028 RTY-008
 #[test]
 fn nothing_sent_leaves_the_message_queued_with_no_chief_named() {

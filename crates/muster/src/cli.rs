@@ -187,6 +187,7 @@ pub(crate) enum BusToken {
         agent: String,
     },
     /// List the agents that have a token, never the tokens
+    #[command(after_help = "Example: muster bus token list")]
     List,
     /// Take an agent's token away
     #[command(after_help = "Example: muster bus token revoke worker-2")]
@@ -217,6 +218,15 @@ pub(crate) enum Owner {
     /// List accounts
     #[command(after_help = "Example: muster owner list --json")]
     List,
+    /// Set another password; ends every sign-in, keeps tokens and passkeys
+    #[command(after_help = "Example: muster owner passwd ada")]
+    Passwd {
+        /// The account
+        name: String,
+        /// Read the password from one line of standard input instead of asking on the terminal
+        #[arg(long)]
+        password_stdin: bool,
+    },
     /// Refuse every sign-in and token of an account; nothing is deleted
     #[command(after_help = "Example: muster owner disable ada")]
     Disable {

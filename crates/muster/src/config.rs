@@ -18,19 +18,48 @@ use crate::output::Failure;
 pub(crate) struct Variable {
     /// Its name in the environment; in `muster.toml` the same in lower case without `MUSTER_`.
     pub(crate) name: &'static str,
-    /// Its default, as the documentation says it.
-    pub(crate) default: &'static str,
+    /// What holds where it is not set.
+    pub(crate) default: Preset,
     /// What it does.
     pub(crate) meaning: &'static str,
     /// Whether its value may be shown.
     pub(crate) secret: bool,
-    takes: Takes,
+    pub(crate) takes: Takes,
     check: fn(&str) -> Result<(), String>,
+}
+
+/// What holds where a setting is not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Preset {
+    /// This value.
+    Value(&'static str),
+    /// What these words say, as the documentation does.
+    Words(&'static str),
+}
+
+impl Preset {
+    /// For a terminal or a script.
+    pub(crate) fn plain(self) -> String {
+        match self {
+            Self::Value(text) => text.to_owned(),
+            Self::Words(words) => words.replace('`', ""),
+        }
+    }
+}
+
+impl std::fmt::Display for Preset {
+    /// As the documentation says it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Value(text) => write!(f, "`{text}`"),
+            Self::Words(words) => f.write_str(words),
+        }
+    }
 }
 
 /// What a setting is in `muster.toml`. A string that says the same is taken for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
+pub(crate) enum Takes {
     Text,
     Number,
     Switch,
@@ -142,7 +171,7 @@ fn log_format(text: &str) -> Result<(), String> {
 
 const fn plain(
     name: &'static str,
-    default: &'static str,
+    default: Preset,
     meaning: &'static str,
     check: fn(&str) -> Result<(), String>,
 ) -> Variable {
@@ -163,7 +192,7 @@ const fn kind(takes: Takes, variable: Variable) -> Variable {
 
 const fn hidden(
     name: &'static str,
-    default: &'static str,
+    default: Preset,
     meaning: &'static str,
     check: fn(&str) -> Result<(), String>,
 ) -> Variable {
@@ -181,13 +210,13 @@ const fn hidden(
 pub(crate) static VARIABLES: &[Variable] = &[
     plain(
         "MUSTER_DATA_DIR",
-        "`$XDG_DATA_HOME/muster`, else `~/.local/share/muster`",
+        Preset::Words("`$XDG_DATA_HOME/muster`, else `~/.local/share/muster`"),
         "The data folder, made with mode 700. Holds the database, lock files and the chief's working folders. Not read from `muster.toml`, which lies in it.",
         any,
     ),
     hidden(
         "MUSTER_DATABASE_URL",
-        "`sqlite://<data dir>/muster.db`",
+        Preset::Words("`sqlite://<data dir>/muster.db`"),
         "`sqlite:///PATH` with the file's full path, or `postgres://…` for several servers on one database. The Postgres role must be neither superuser nor BYPASSRLS.",
         database_url,
     ),
@@ -195,20 +224,20 @@ pub(crate) static VARIABLES: &[Variable] = &[
         Takes::Number,
         plain(
             "MUSTER_DATABASE_CONNECTIONS",
-            "`16`",
+            Preset::Value("16"),
             "Connections to the database.",
             connections,
         ),
     ),
     plain(
         "MUSTER_LISTEN",
-        "`127.0.0.1:7447`",
+        Preset::Value("127.0.0.1:7447"),
         "Where to listen; port 0 picks one. An address that is not loopback needs `MUSTER_PUBLIC_URL` with https, or `MUSTER_INSECURE=1`.",
         listen,
     ),
     plain(
         "MUSTER_PUBLIC_URL",
-        "from the listener",
+        Preset::Words("from the listener"),
         "The address people use: base of links, home of passkeys, and the only origin whose forms are taken. It is read as a browser reads it: the port that the scheme implies may be left out or written.",
         public_url,
     ),
@@ -216,7 +245,7 @@ pub(crate) static VARIABLES: &[Variable] = &[
         Takes::Switch,
         plain(
             "MUSTER_INSECURE",
-            "off",
+            Preset::Words("off"),
             "`1` lets muster listen on an address that is not loopback without https. Passwords and tokens then travel in the clear.",
             switch,
         ),
@@ -225,56 +254,56 @@ pub(crate) static VARIABLES: &[Variable] = &[
         Takes::Switch,
         plain(
             "MUSTER_PLUGINS",
-            "off",
+            Preset::Words("off"),
             "`1` opens the connector API `/plugin/v1/*`, the page `/plugins` and the tool `reply_draft`. Stored messages and drafts survive turning it off.",
             switch,
         ),
     ),
     hidden(
         "MUSTER_HOOK_TOKEN",
-        "unset",
+        Preset::Words("unset"),
         "A shared credential for `/api/*` beside personal tokens, acting for the server's first account. Unset: personal tokens only.",
         hook_token,
     ),
     plain(
         "MUSTER_STEPUP_WINDOW",
-        "`12h`",
+        Preset::Value("12h"),
         "How old a sign-in may be for approving a reply; an older one is asked to confirm first.",
         duration,
     ),
     hidden(
         "MUSTER_FLOW_AGENT_DENY_WORDS",
-        "empty",
+        Preset::Words("empty"),
         "This deployment's own names, separated by commas; a reply that holds one is refused when it is drafted.",
         deny_words,
     ),
     plain(
         "MUSTER_CHIEF_WATCHDOG",
-        "`30m`",
+        Preset::Value("30m"),
         "How long a chief's turn may take before it is ended as broken off.",
         duration,
     ),
     plain(
         "MUSTER_LOG",
-        "`info`",
+        Preset::Value("info"),
         "What is logged to standard error: a level, or directives such as `muster_web=debug`.",
         any,
     ),
     plain(
         "MUSTER_LOG_FORMAT",
-        "`text`",
+        Preset::Value("text"),
         "`text` or `json`, one object a line.",
         log_format,
     ),
     plain(
         "MUSTER_URL",
-        "`http://127.0.0.1:7447`",
+        Preset::Value("http://127.0.0.1:7447"),
         "The running server that commands such as `muster plugins retry` talk to.",
         public_url,
     ),
     hidden(
         "MUSTER_TOKEN",
-        "unset",
+        Preset::Words("unset"),
         "The personal token those commands use.",
         any,
     ),
@@ -367,6 +396,20 @@ impl Config {
     /// A setting and where it comes from.
     pub(crate) fn origin(&self, name: &str) -> Option<(&str, &'static str)> {
         self.values.get(name).map(|(text, from)| (text.as_str(), *from))
+    }
+
+    /// What is in force for a setting, set or not; `None` where nothing is, or only a running server knows.
+    pub(crate) fn in_force(&self, variable: &Variable) -> Option<String> {
+        if let Some(text) = self.text(variable.name) {
+            return Some(text.to_owned());
+        }
+        match (variable.default, variable.name) {
+            (Preset::Value(text), _) => Some(text.to_owned()),
+            (_, "MUSTER_DATA_DIR") => Some(self.data_dir.display().to_string()),
+            (_, "MUSTER_DATABASE_URL") => Some(self.database_url()),
+            _ if variable.takes == Takes::Switch => Some("0".to_owned()),
+            _ => None,
+        }
     }
 
     /// Whether a switch is on: only as `1`.
@@ -507,7 +550,7 @@ fn read_file(
 /// The documentation of every setting, made from the table.
 pub(crate) fn docs() -> String {
     let mut text = String::from(
-        "# Configuration\n\nFlags beat environment beats `muster.toml` in the data folder. In the file a setting has its name in lower case without `MUSTER_`:\n`plugins = true`, `database_connections = 32`, `listen = \"127.0.0.1:7447\"`. A value muster cannot use, or of another type, stops the start and names the setting.\nDurations are written `30s`, `5m`, `12h`, `14d`, never `0s`;\nswitches are on only as `1`. This page is made by `muster config docs`.\n\n| setting | default | meaning |\n|---|---|---|\n",
+        "# Configuration\n\nFlags beat environment beats `muster.toml` in the data folder. In the file a setting has its name in lower case without `MUSTER_`:\n`plugins = true`, `database_connections = 32`, `listen = \"127.0.0.1:7447\"`. A value muster cannot use, or of another type, stops the start and names the setting.\nDurations are written `30s`, `5m`, `12h`, `14d`, never `0s`;\nswitches are on as `1` in the environment and as `true` in the file. This page is made by `muster config docs`.\n\n| setting | default | meaning |\n|---|---|---|\n",
     );
     for variable in VARIABLES {
         // Writing to a String cannot fail.
@@ -533,7 +576,7 @@ mod tests {
         let docs = docs();
         for variable in VARIABLES {
             assert_eq!(docs.matches(&format!("| `{}` |", variable.name)).count(), 1);
-            assert!(!variable.meaning.is_empty() && !variable.default.is_empty());
+            assert!(!variable.meaning.is_empty() && !variable.default.plain().is_empty());
         }
     }
 

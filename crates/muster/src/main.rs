@@ -12,14 +12,22 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 /// The names that muster answers to besides its own, each with the command it stands for.
-const NAMES: [(&str, &[&str]); 2] = [("agent-coord-mcp", &["bus", "serve"]), ("coord-token", &["bus", "token"])];
+const NAMES: [(&str, &[&str]); 2] = [
+    ("agent-coord-mcp", &["bus", "serve"]),
+    ("coord-token", &["bus", "token"]),
+];
 
 /// The arguments as they would be spelled under muster's own name.
 fn called_by(mut args: Vec<OsString>) -> Vec<OsString> {
     let name = args.first().map(Path::new).and_then(Path::file_name);
     let stands_for = NAMES.iter().find(|(other, _)| name == Some(OsStr::new(other)));
     if let Some((_, command)) = stands_for {
-        args.splice(0..1, std::iter::once("muster").chain(command.iter().copied()).map(OsString::from));
+        args.splice(
+            0..1,
+            std::iter::once("muster")
+                .chain(command.iter().copied())
+                .map(OsString::from),
+        );
     }
     args
 }

@@ -59,7 +59,9 @@ impl Teller {
             }
         };
         if tokio::time::timeout(GOODBYE, all).await.is_err() {
-            tracing::warn!("other servers on this database were not told what changed; they find out when a wait of theirs ends");
+            tracing::warn!(
+                "other servers on this database were not told what changed; they find out when a wait of theirs ends"
+            );
         }
     }
 

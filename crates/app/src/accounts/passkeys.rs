@@ -276,7 +276,7 @@ pub async fn begin_sign_in(app: &App, name: &str) -> Result<Begun, PasskeyError>
 /// [`PasskeyError`].
 pub async fn finish_sign_in(app: &App, ceremony: &str, answer: Value) -> Result<Secret, PasskeyError> {
     let (owner, _) = finish_proof(app, ceremony, "sign_in", None, answer).await?;
-    sessions::open(app, owner, "passkey")
+    sessions::open(app, owner, "passkey", None)
         .await?
         .ok_or(PasskeyError::None)
 }

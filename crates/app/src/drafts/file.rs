@@ -1,5 +1,9 @@
 //! The chief files a reply draft. Never sends, and never files one that nobody could approve.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{ChiefId, DraftId, MessageId, OwnerId, PluginId};
@@ -49,12 +53,36 @@ pub async fn file(
         && let Some(rule) = rule(refusal)
     {
         tracing::warn!(message.id = message.get(), code = rule, "a draft was refused");
+        if app.refusals.told(caller.owner, rule, app.clock.now()) {
+            return filed;
+        }
         if let Err(fault) = note_refusal(app, caller.owner, message, rule).await {
             tracing::error!(message.id = message.get(), error = %fault.chain(), "a refused draft could not be written into the audit log");
         }
     }
     filed
 }
+
+/// When each rule last refused each owner's chief and was written down: a chief that tries again and again writes sixty rows an hour at most.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Refusals(Arc<Mutex<HashMap<(OwnerId, &'static str), (Time, u32)>>>);
+
+impl Refusals {
+    /// Whether this refusal need not be written down: the same rule was, sixty times within the hour.
+    fn told(&self, owner: OwnerId, rule: &'static str, now: Time) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, count) = last.entry((owner, rule)).or_insert((now, 0));
+        if now.since(*since) >= HOUR {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count > AN_HOUR
+    }
+}
+
+/// Refusals by one rule that are written down in an hour.
+const AN_HOUR: u32 = 60;
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The word for the rule that refused a draft of the chief's; `None` for what is none: no chief, no plugins, a fault.
 const fn rule(refusal: &FileRefusal) -> Option<&'static str> {

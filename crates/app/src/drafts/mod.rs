@@ -16,6 +16,7 @@ mod state;
 pub use claim::{Claimed, Reported, claim, report};
 pub use decide::{Decider, approve, reject, withdraw};
 pub use error::{ClaimError, DecideRefusal, FileRefusal, ReportRefusal};
+pub(crate) use file::Refusals;
 pub use file::{Filed, file};
 pub use lapse::{lapse_owner, sweep};
 pub use list::{Card, CardMessage, Page, archived, card, open};

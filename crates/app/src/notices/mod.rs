@@ -158,12 +158,7 @@ pub async fn clear_draft(tx: &mut Tx, owner: OwnerId, draft: DraftId, now: Time)
 ///
 /// # Errors
 /// A fault.
-pub async fn clear_message(
-    tx: &mut Tx,
-    owner: OwnerId,
-    message: MessageId,
-    now: Time,
-) -> Result<(), Fault> {
+pub async fn clear_message(tx: &mut Tx, owner: OwnerId, message: MessageId, now: Time) -> Result<(), Fault> {
     tx.run(&CLEAR_MESSAGE, (message, now)).await?;
     tx.wake(Topic::Owner(owner));
     Ok(())

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_app::App;
-use muster_app::accounts::{self, AccountError};
+use muster_app::accounts::{self, AccountError, Password};
+use muster_core::Secret;
 use muster_core::clock::{Clock, Time};
 use muster_core::secret::TokenKind;
 use muster_core::text::Label;
@@ -15,6 +16,10 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
 use super::kit::{DAY, add, events, everything_stored, sign_in, try_sign_in, who};
+
+async fn set_password(app: &App, name: &str, password: &str) -> Result<u64, AccountError> {
+    accounts::set_password(app, name, Password::parse(password).unwrap()).await
+}
 
 /// Runs `law` on two apps over one database that has no owner yet, with a Postgres database's address.
 fn on_empty<F: Future<Output = ()>>(law: impl Fn(App, App, Option<String>) -> F) {
@@ -206,6 +211,81 @@ fn a_disabled_account_is_refused_everywhere_at_once_and_loses_nothing() {
 }
 
 #[test]
+fn a_new_password_ends_every_sign_in_and_the_old_one_is_refused() {
+    const NEW: &str = "another horse battery";
+    on_both(|muster| async move {
+        let app = &muster.app;
+        add_owner(app, "bob").await;
+        let (one, two) = (sign_in(app, "ada").await, sign_in(app, "ada").await);
+        let bobs = sign_in(app, "bob").await;
+        let label = || Label::parse("label", "script").unwrap();
+        let token = accounts::create_token(app, muster.owner, TokenKind::Personal, label(), None)
+            .await
+            .unwrap()
+            .token;
+        muster.clock.advance(DAY);
+        assert_eq!(set_password(app, "ada", NEW).await.unwrap(), 2);
+        for cookie in [&one, &two] {
+            assert!(who(app, cookie).await.is_none());
+        }
+        assert!(who(app, &bobs).await.is_some(), "nobody else notices");
+        assert!(accounts::personal(app, token.expose()).await.unwrap().is_some());
+        assert!(try_sign_in(app, "ada", PASSWORD).await.is_err());
+        assert!(try_sign_in(app, "bob", NEW).await.is_err());
+        let cookie = try_sign_in(app, "ada", NEW).await.unwrap();
+        let caller = who(app, &cookie).await.unwrap();
+        for (word, fits) in [(PASSWORD, false), (NEW, true)] {
+            let confirmed = accounts::confirm_password(app, &caller, &Secret::new(word)).await;
+            assert_eq!(confirmed.is_ok(), fits, "{word}");
+        }
+        let rows = events(app, muster.owner, "owner.password_changed").await;
+        assert_eq!(rows.len(), 1);
+        assert_eq!(
+            (rows[0].actor.as_str(), &rows[0].data["sessions"], rows[0].at),
+            ("administrator", &2.into(), app.clock.now())
+        );
+        assert!(matches!(
+            set_password(app, "nobody", NEW).await,
+            Err(AccountError::NotFound)
+        ));
+        assert!(!everything_stored(&muster).await.contains(NEW));
+
+        accounts::disable(app, "ada").await.unwrap();
+        set_password(app, "ada", PASSWORD).await.unwrap();
+        assert!(
+            try_sign_in(app, "ada", PASSWORD).await.is_err(),
+            "a new password enables nobody"
+        );
+    });
+}
+
+#[test]
+fn a_sign_in_under_way_with_the_old_password_is_nobodys_after_a_new_one() {
+    on_both(|muster| async move {
+        let (app, other) = (&muster.app, muster.second().await.0);
+        let tries: Vec<_> = (0..16)
+            .map(|_| {
+                let app = app.clone();
+                tokio::spawn(async move { try_sign_in(&app, "ada", PASSWORD).await })
+            })
+            .collect();
+        // They have looked the old password up and are checked two at a time; another process is not held up by them.
+        set_password(&other, "ada", "another horse battery")
+            .await
+            .unwrap();
+        let mut in_time = 0;
+        for one in tries {
+            if let Ok(cookie) = one.await.unwrap() {
+                in_time += 1;
+                assert!(who(app, &cookie).await.is_none());
+            }
+        }
+        assert!(in_time < 16, "all were done before, so nothing was tried");
+        other.db.close().await;
+    });
+}
+
+#[test]
 fn disabling_twice_keeps_the_first_moment_and_leaves_one_row() {
     on_both(|muster| async move {
         let app = &muster.app;
@@ -291,9 +371,20 @@ fn an_act_on_an_account_and_its_audit_row_are_stored_together_or_not_at_all() {
             accounts::enable(app, "bob").await,
             Err(AccountError::Fault(_))
         ));
+        assert!(matches!(
+            set_password(app, "ada", "another horse battery").await,
+            Err(AccountError::Fault(_))
+        ));
         allow().await;
         assert_eq!(names().await, ["ada", "bob"], "an owner without an audit row");
-        assert!(who(app, &cookie).await.is_some(), "disabled without an audit row");
+        assert!(
+            who(app, &cookie).await.is_some(),
+            "disabled, or signed out, without an audit row"
+        );
+        assert!(
+            try_sign_in(app, "ada", PASSWORD).await.is_ok(),
+            "another password without an audit row"
+        );
         assert!(
             accounts::find(app, "bob").await.unwrap().disabled_at.is_some(),
             "enabled without an audit row"

@@ -280,3 +280,84 @@ fn a_burst_of_sign_ins_is_worked_off_and_each_gets_its_own_session() {
         assert_eq!(cookies.len(), 8);
     });
 }
+
+#[test]
+fn failed_sign_ins_leave_one_row_an_account_and_minute_with_a_count() {
+    on_both(|muster| async move {
+        let app = &muster.app;
+        let bob = add_owner(app, "bob").await;
+        let rows = async |owner| {
+            muster.settle().await;
+            let rows = events(app, owner, "owner.sign_in_failed").await;
+            rows.iter()
+                .map(|row| row.data["count"].as_u64().unwrap())
+                .collect::<Vec<_>>()
+        };
+        for _ in 0..3 {
+            assert!(try_sign_in(app, "ada", "wrong horse battery").await.is_err());
+        }
+        assert_eq!(
+            rows(muster.owner).await,
+            [1],
+            "the first at once, the others with what follows"
+        );
+        // What is right is no failure, and a wrong confirmation is one.
+        let cookie = sign_in(app, "ada").await;
+        let caller = who(app, &cookie).await.unwrap();
+        assert!(
+            accounts::confirm_password(app, &caller, &Secret::new("x"))
+                .await
+                .is_err()
+        );
+        muster.clock.advance(SECOND * 59);
+        assert!(try_sign_in(app, "ada", "").await.is_err());
+        assert_eq!(rows(muster.owner).await, [1]);
+        muster.clock.advance(SECOND);
+        assert!(try_sign_in(app, "ada", "wrong horse battery").await.is_err());
+        assert_eq!(rows(muster.owner).await, [5, 1]);
+        assert_eq!(rows(bob).await, [0; 0]);
+
+        accounts::disable(app, "bob").await.unwrap();
+        assert!(try_sign_in(app, "bob", PASSWORD).await.is_err());
+        for nobody in ["eve", "", "wrong horse battery"] {
+            assert!(try_sign_in(app, nobody, PASSWORD).await.is_err());
+        }
+        assert_eq!((rows(bob).await, rows(muster.owner).await), (vec![1], vec![5, 1]));
+        let row = &events(app, muster.owner, "owner.sign_in_failed").await[0];
+        assert_eq!(
+            (row.actor.as_str(), row.subject.clone(), &row.data["by"]),
+            ("visitor", format!("owner:{}", muster.owner), &"password".into())
+        );
+        assert!(!row.data.to_string().contains("horse"));
+    });
+}
+
+#[test]
+fn what_failed_is_written_down_by_the_sweep_and_when_muster_stops() {
+    on_both(|muster| async move {
+        let app = &muster.app;
+        // The pace of the sweep takes real seconds, and what it does is the same on both engines.
+        if muster.engine != muster_store::Engine::Sqlite {
+            return;
+        }
+        let fail = || async { assert!(try_sign_in(app, "ada", "wrong").await.is_err()) };
+        let rows = || async { events(app, muster.owner, "owner.sign_in_failed").await.len() };
+        fail().await;
+        fail().await;
+        muster.settle().await;
+        assert_eq!(rows().await, 1);
+        muster_app::background::start_sweep(app);
+        muster.clock.advance(SECOND * 60);
+        for _ in 0..150 {
+            if rows().await == 2 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(rows().await, 2, "nobody had to fail again");
+        fail().await;
+        assert_eq!(rows().await, 2);
+        app.tasks.stop().await;
+        assert_eq!(rows().await, 3);
+    });
+}

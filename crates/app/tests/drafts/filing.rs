@@ -460,3 +460,46 @@ fn a_repeat_changes_no_mark_of_the_stored_message() {
         );
     });
 }
+
+#[test]
+fn a_draft_that_a_rule_refused_leaves_a_row_without_its_text() {
+    on_desks(|desk| async move {
+        let id = desk.message("m").await;
+        let mut deaf = message("deaf");
+        deaf.no_reply = true;
+        let deaf = desk.message_like(deaf).await;
+        let missing = MessageId::new(999_999);
+        for (message, body, code) in [
+            (id, "quagga at 10.0.0.5", "screened"),
+            (id, "  ", "invalid_argument"),
+            (deaf, "quagga", "no_reply"),
+            (missing, "quagga", "not_found"),
+        ] {
+            let before = desk.events("plugin.draft.refused").await.len();
+            desk.try_file(message, body).await.unwrap_err();
+            let rows = desk.events("plugin.draft.refused").await;
+            assert_eq!(rows.len(), before + 1, "{code}");
+            assert_eq!(
+                (rows[0].actor.as_str(), rows[0].subject.clone()),
+                ("chief", format!("message:{message}"))
+            );
+            assert_eq!(
+                rows[0].data,
+                serde_json::json!({"message": message.get(), "code": code})
+            );
+        }
+        assert_nothing_filed(&desk).await;
+        desk.approved(id, "Noon works.").await;
+        let refused = desk.try_file(id, "quagga").await.unwrap_err();
+        assert!(matches!(refused, FileRefusal::InFlight));
+        let rows = desk.events("plugin.draft.refused").await;
+        assert_eq!((rows.len(), &rows[0].data["code"]), (5, &"in_flight".into()));
+        // Who is no chief leaves nothing: it is not the chief's row to have.
+        let mut stranger = desk.agent();
+        stranger.chief = None;
+        drafts::file(desk.app(), &stranger, id, "quagga")
+            .await
+            .unwrap_err();
+        assert_eq!(desk.events("plugin.draft.refused").await.len(), 5);
+    });
+}

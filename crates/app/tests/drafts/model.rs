@@ -118,8 +118,9 @@ impl Model {
             .any(|draft| draft.message == message && draft.state == DraftState::Approved)
     }
 
-    fn may_file(&self, message: usize) -> Said {
+    fn may_file(&mut self, message: usize) -> Said {
         if self.in_flight(message) {
+            self.row("plugin.draft.refused");
             Said::Refused("in flight")
         } else {
             Said::Done

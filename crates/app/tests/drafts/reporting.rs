@@ -348,3 +348,69 @@ fn a_refused_result_is_a_call_all_the_same_and_time_does_not_stand_still_for_it(
         );
     });
 }
+
+#[test]
+fn the_owner_is_told_that_a_reply_failed_until_another_draft_takes_its_place() {
+    on_desks(|desk| async move {
+        let told = || async {
+            let notices = desk.notices().await;
+            notices
+                .into_iter()
+                .map(|notice| (notice.title, notice.body, notice.link))
+                .collect::<Vec<_>>()
+        };
+        let id = desk.message("m").await;
+        let draft = desk.claimed(id, "quaggareply").await;
+        drafts::report(
+            desk.app(),
+            &desk.mail,
+            draft,
+            words(false, "quaggaref", "quaggadetail"),
+        )
+        .await
+        .unwrap();
+        let failed = |draft: DraftId| {
+            (
+                "A reply was not sent".to_owned(),
+                "Its connector says why.".to_owned(),
+                format!("/attention?tab=drafts#draft-{draft}"),
+            )
+        };
+        assert_eq!(told().await, [failed(draft)]);
+        desk.report(draft, false).await;
+        assert_eq!(told().await.len(), 1, "the same result again tells nothing");
+        let other = desk.message("other").await;
+        let still = desk.claimed(other, "Yes.").await;
+        desk.report(still, false).await;
+        let next = desk.file(id, "Noon works.").await;
+        let now = told().await;
+        assert_eq!(
+            now.iter().map(|(title, ..)| title.as_str()).collect::<Vec<_>>(),
+            ["A reply draft awaits your approval", "A reply was not sent"]
+        );
+        assert_eq!(now[1], failed(still), "another message's is left");
+        desk.approve(next).await;
+        desk.claim().await;
+        desk.report(next, true).await;
+        assert_eq!(told().await, [failed(still)], "what was sent needs no word");
+    });
+}
+
+#[test]
+fn the_owner_is_told_that_a_replys_fate_is_unknown_until_it_is_known() {
+    on_desks(|desk| async move {
+        for ok in [true, false] {
+            let id = desk.message(if ok { "sent" } else { "failed" }).await;
+            let draft = desk.unconfirmed(id, "quaggareply").await;
+            let notices = desk.notices().await;
+            assert_eq!(notices.len(), 1);
+            assert_eq!(notices[0].title, "A reply may not have been sent");
+            assert!(notices[0].link.ends_with(&format!("#draft-{draft}")));
+            assert!(!format!("{:?}", notices[0]).contains("quagga"));
+            desk.report(draft, ok).await;
+            let titles: Vec<_> = desk.notices().await.into_iter().map(|n| n.title).collect();
+            let wanted: &[&str] = if ok { &[] } else { &["A reply was not sent"] };
+            assert_eq!(titles, wanted);
+        }
+    });
+}

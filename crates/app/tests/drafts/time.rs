@@ -146,6 +146,19 @@ fn the_sweep_makes_lapses_and_expiries_true_by_itself() {
         }
         assert_eq!(desk.events("plugin.draft.unconfirmed").await.len(), 1);
         assert_eq!(desk.events("plugin.draft.expired").await.len(), 1);
+        let titles: Vec<_> = desk.notices().await.into_iter().map(|n| n.title).collect();
+        assert_eq!(titles, ["A reply may not have been sent"]);
+        // A notice that nobody can decide ends by age.
+        desk.advance(DAY * 7 - SECOND);
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(desk.notices().await.len(), 1);
+        desk.advance(SECOND);
+        for _ in 0..150 {
+            if desk.notices().await.is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         assert!(desk.notices().await.is_empty());
     });
 }

@@ -176,6 +176,7 @@ fn pairs_of_texts_are_few_and_each_is_known() {
     let pairs: Vec<&str> = all().filter(|sql| sql.is_pair()).map(|sql| sql.name).collect();
     insta::assert_snapshot!(pairs.join("\n"), @r"
     accounts.first_alone
+    accounts.insert_session
     messages.for_retry
     drafts.message
     drafts.chief
@@ -185,7 +186,12 @@ fn pairs_of_texts_are_few_and_each_is_known() {
     // A pair differs in what Postgres locks and in nothing else; one does nothing but lock.
     for sql in all().filter(|sql| sql.is_pair() && sql.name != "accounts.first_alone") {
         let mut unlocked = sql.postgres.to_owned();
-        for lock in [" FOR UPDATE SKIP LOCKED", " FOR UPDATE OF m", " FOR UPDATE"] {
+        for lock in [
+            " FOR UPDATE SKIP LOCKED",
+            " FOR UPDATE OF m",
+            " FOR UPDATE",
+            " FOR SHARE",
+        ] {
             unlocked = unlocked.replace(lock, "");
         }
         assert_eq!(unlocked, sql.sqlite, "{}", sql.name);
@@ -208,6 +214,7 @@ fn statements_across_owners_are_few_and_each_is_known() {
     accounts.take_ceremony
     accounts.token
     audit.insert_for
+    notices.old_owners
     plugins.by_token
     chief.chiefs_in_turns
     drafts.due_owners

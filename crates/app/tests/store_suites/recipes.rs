@@ -231,7 +231,8 @@ fn accounts(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
     Some(match act {
         "password" => (Own, args![]),
         "switch" => (Own, args![LATE, true]),
-        "insert_session" => (Own, args!["a-session", THEN]),
+        "set_password" => (Own, args!["a-hash"]),
+        "insert_session" => (Own, args!["a-session", THEN, ""]),
         "seen" | "confirmed" | "end_session" => (Nothing, args![s.session, LATE]),
         "end_sessions" => (Nothing, args![LATE]),
         "insert_passkey" => (Own, args!["a-credential", "a label", "a key", THEN]),
@@ -260,6 +261,8 @@ fn notices(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
     Some(match act {
         "insert" => (Refused, args!["a title", "a body", "/", s.pending, THEN]),
         "clear_draft" => (Nothing, args![s.pending, LATE]),
+        "clear_message" => (Nothing, args![s.delivered, LATE]),
+        "clear_old" => (Nothing, args![LATE, LATE]),
         "open" => (Nothing, args![]),
         "after" => (Nothing, args![0_i64]),
         _ => return None,

@@ -35,7 +35,9 @@ pub(super) fn init(args: &Init, json: bool) -> Result<(), Failure> {
         None => home.mode(),
     };
     home.choose(mode).map_err(refused)?;
-    let chosen = transports::configured(&home, |_| None).ok().map(|chosen| chosen.kind);
+    let chosen = transports::configured(&home, |_| None)
+        .ok()
+        .map(|chosen| chosen.kind);
     let kind = match (args.transport, chosen) {
         (Some(crate::cli::BusTransport::Herdr), _) => TransportKind::Herdr,
         (Some(crate::cli::BusTransport::TmuxPushRemote), _) => TransportKind::TmuxPushRemote,
@@ -58,13 +60,21 @@ pub(super) fn init(args: &Init, json: bool) -> Result<(), Failure> {
     output::line(&format!(
         "wrote {}: mode {mode}{}, transport {kind}\nnext: claude mcp add --scope user agent-coord -- muster bus serve",
         file.display(),
-        if foreign { " (another program has written here and may still run)" } else { "" },
+        if foreign {
+            " (another program has written here and may still run)"
+        } else {
+            ""
+        },
     ))
 }
 
 /// The directory: `--dir`, else `AGENT_COORD_DIR`, else `CLAUDE_COORD_DIR`, else `agent-coord` in the home folder.
 fn folder(dir: Option<&Path>) -> Result<PathBuf, Failure> {
-    let named = |name: &str| std::env::var_os(name).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let named = |name: &str| {
+        std::env::var_os(name)
+            .filter(|dir| !dir.is_empty())
+            .map(PathBuf::from)
+    };
     if let Some(dir) = dir
         .map(Path::to_owned)
         .or_else(|| named("AGENT_COORD_DIR"))
@@ -72,12 +82,14 @@ fn folder(dir: Option<&Path>) -> Result<PathBuf, Failure> {
     {
         return Ok(dir);
     }
-    std::env::home_dir().map(|home| home.join("agent-coord")).ok_or_else(|| {
-        Failure::refused(
-            "no_home",
-            "there is no home folder to keep the bus in; name one with AGENT_COORD_DIR",
-        )
-    })
+    std::env::home_dir()
+        .map(|home| home.join("agent-coord"))
+        .ok_or_else(|| {
+            Failure::refused(
+                "no_home",
+                "there is no home folder to keep the bus in; name one with AGENT_COORD_DIR",
+            )
+        })
 }
 
 fn open(dir: Option<&Path>) -> Result<Home, Failure> {

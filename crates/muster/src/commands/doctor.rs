@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use muster_app::{accounts, chief, plugins};
 use serde_json::{Value, json};
 
-use super::{app, base, database, open_db};
+use super::chief::missing;
+use super::{app, base, connect, database};
 use crate::config::Config;
 use crate::output::{self, Failure};
 
@@ -27,23 +28,8 @@ pub(super) async fn run(config: &Config, json: bool) -> Result<(), Failure> {
             file.mode
         ),
     }));
-    match open_db(config).await {
-        Ok(db) => {
-            findings.push(Finding {
-                ok: true,
-                what: "database",
-                detail: format!("{:?}, at this version's schema", db.engine()),
-            });
-            let app = app(config, db, String::new(), base(config))?;
-            findings.extend(owners(&app).await?);
-            app.db.close().await;
-        }
-        Err(failure) => findings.push(Finding {
-            ok: false,
-            what: "database",
-            detail: failure.sentence().to_owned(),
-        }),
-    }
+    findings.push(switch(config));
+    findings.extend(stored(config).await?);
     for name in Config::unknown() {
         findings.push(Finding {
             ok: false,
@@ -76,6 +62,63 @@ pub(super) async fn run(config: &Config, json: bool) -> Result<(), Failure> {
     if healthy { Ok(()) } else { Err(Failure::silent()) }
 }
 
+/// The database and what it holds. A file that is not there is not made by looking for it.
+async fn stored(config: &Config) -> Result<Vec<Finding>, Failure> {
+    if let Some(file) = config.database_file().filter(|file| !file.exists()) {
+        let file = database::shown(&file);
+        return Ok(vec![
+            Finding {
+                ok: true,
+                what: "database",
+                detail: format!("{file} is not made yet; muster serve makes it"),
+            },
+            nobody(),
+        ]);
+    }
+    let db = match connect(config).await {
+        Ok(db) => db,
+        Err(failure) => {
+            return Ok(vec![Finding {
+                ok: false,
+                what: "database",
+                detail: failure.sentence().to_owned(),
+            }]);
+        }
+    };
+    let mut findings = vec![Finding {
+        ok: true,
+        what: "database",
+        detail: format!("{:?}, at this version's schema", db.engine()),
+    }];
+    let app = app(config, db, String::new(), base(config))?;
+    let owners = owners(&app).await;
+    app.db.close().await;
+    findings.extend(owners?);
+    Ok(findings)
+}
+
+/// Whether connectors are let in. Off is a choice and no problem, but it is what a newcomer overlooks.
+fn switch(config: &Config) -> Finding {
+    let detail = if config.on("MUSTER_PLUGINS") {
+        "MUSTER_PLUGINS is on"
+    } else {
+        "MUSTER_PLUGINS is off, so a server with these settings takes no connectors and its chief can draft no replies; MUSTER_PLUGINS=1 turns both on"
+    };
+    Finding {
+        ok: true,
+        what: "plugins",
+        detail: detail.to_owned(),
+    }
+}
+
+fn nobody() -> Finding {
+    Finding {
+        ok: false,
+        what: "owners",
+        detail: "there is none; muster owner add NAME makes one".to_owned(),
+    }
+}
+
 fn folder(config: &Config) -> Finding {
     let what = "data folder";
     match std::fs::metadata(&config.data_dir) {
@@ -95,7 +138,10 @@ fn folder(config: &Config) -> Finding {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Finding {
             ok: true,
             what,
-            detail: format!("{} does not exist yet", config.data_dir.display()),
+            detail: format!(
+                "{} is not made yet; muster serve makes it",
+                config.data_dir.display()
+            ),
         },
         Err(error) => Finding {
             ok: false,
@@ -123,11 +169,7 @@ fn secrets(config: &Config) -> Finding {
 async fn owners(app: &muster_app::App) -> Result<Vec<Finding>, Failure> {
     let owners = accounts::list(app).await?;
     if owners.is_empty() {
-        return Ok(vec![Finding {
-            ok: false,
-            what: "owners",
-            detail: "there is none; muster owner add NAME makes one".to_owned(),
-        }]);
+        return Ok(vec![nobody()]);
     }
     let mut findings = Vec::new();
     for owner in owners.iter().filter(|owner| owner.disabled_at.is_none()) {
@@ -136,23 +178,24 @@ async fn owners(app: &muster_app::App) -> Result<Vec<Finding>, Failure> {
             .iter()
             .filter(|p| p.revoked_at.is_none())
             .count();
+        let connectors = if live == 1 {
+            "1 connector".to_owned()
+        } else {
+            format!("{live} connectors")
+        };
         let chief = chief::show(app, owner.id).await?;
         let (ok, detail) = match chief {
-            Some(chief) if found(&chief.command) => (
-                true,
-                format!("{}: chief {}, {live} connectors", owner.name, chief.kind),
-            ),
-            Some(chief) => (
-                false,
-                format!(
-                    "{}: the chief's program is not found on this machine: {}",
-                    owner.name, chief.command
+            Some(chief) => match missing(app, chief.id, &chief.command) {
+                None => (
+                    true,
+                    format!("{}: chief {}, {connectors}", owner.name, chief.kind),
                 ),
-            ),
+                Some(sentence) => (false, format!("{}: {sentence}", owner.name)),
+            },
             None if live > 0 => (
                 false,
                 format!(
-                    "{}: {live} connectors but no chief, so messages wait; muster chief set",
+                    "{}: {connectors} but no chief, so messages wait; muster chief set",
                     owner.name
                 ),
             ),
@@ -165,20 +208,4 @@ async fn owners(app: &muster_app::App) -> Result<Vec<Finding>, Failure> {
         });
     }
     Ok(findings)
-}
-
-/// Whether the first word of a command names a program here.
-fn found(command: &str) -> bool {
-    let Ok(program) = muster_runtime::Program::parse(command) else {
-        return false;
-    };
-    let executable = |path: &std::path::Path| {
-        std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    };
-    let name = std::path::Path::new(program.name());
-    if name.components().count() > 1 {
-        return executable(name);
-    }
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| executable(&dir.join(name))))
 }

@@ -40,8 +40,16 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Config(crate::cli::Config::Docs) => return output::line(crate::config::docs().trim_end()),
         Command::Init(args) => return bus::init(args, cli.json),
         Command::Bus(_) => {
-            let Command::Bus(command) = cli.command else { return Ok(()) };
+            let Command::Bus(command) = cli.command else {
+                return Ok(());
+            };
             return bus::run(command, cli.json).await;
+        }
+        // Its text is for a person; a script could not wait for its end.
+        Command::Demo(_) if cli.json => {
+            return Err(Failure::usage(
+                "muster demo has no JSON to print; leave --json out. Nothing was started",
+            ));
         }
         Command::DemoChief => return demo::chief::run().await,
         Command::DemoConnector(options) => return demo::connector::run(options.clone()).await,
@@ -50,7 +58,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     let config = Config::load(&cli)?;
     let json = cli.json;
     match cli.command {
-        Command::Serve(args) => serve::run(config, args).await,
+        Command::Serve(args) => serve::run(config, args, json).await,
         Command::Demo(args) => demo::run(config, args, cli.data_dir.is_some()).await,
         Command::Owner(command) => owner::run(&config, command, json).await,
         Command::Token(command) => token::run(&config, command, json).await,
@@ -60,7 +68,12 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Audit(command) => audit::run(&config, command, json).await,
         Command::Config(_) => config::show(&config, json),
         Command::Doctor => doctor::run(&config, json).await,
-        Command::Init(_) | Command::Bus(_) | Command::Completions { .. } | Command::Man | Command::DemoChief | Command::DemoConnector(_) => Ok(()),
+        Command::Init(_)
+        | Command::Bus(_)
+        | Command::Completions { .. }
+        | Command::Man
+        | Command::DemoChief
+        | Command::DemoConnector(_) => Ok(()),
     }
 }
 
@@ -83,6 +96,11 @@ fn visible() -> clap::Command {
 /// Opens the database of the configuration.
 pub(crate) async fn open_db(config: &Config) -> Result<Db, Failure> {
     config.make_data_dir()?;
+    connect(config).await
+}
+
+/// The same for a look: a data folder that is not there stays away.
+async fn connect(config: &Config) -> Result<Db, Failure> {
     let url = config.database_url();
     // Beside a SQLite file, whatever data folder names it: two servers on one file must find each other's locks.
     let file = config.database_file();

@@ -14,8 +14,7 @@ pub(super) async fn run(config: &Config, command: Owner, json: bool) -> Result<(
     match command {
         Owner::Add { name, password_stdin } => {
             let name = OwnerName::parse(&name).map_err(account)?;
-            let password = Password::parse(&read_password(password_stdin)?)
-                .map_err(|error| Failure::refused("password", error.to_string()))?;
+            let password = new_password(password_stdin)?;
             let app = offline(config).await?;
             let added = accounts::add(&app, name.clone(), password, false).await;
             app.db.close().await;
@@ -56,9 +55,34 @@ pub(super) async fn run(config: &Config, command: Owner, json: bool) -> Result<(
                 .collect();
             output::table(&["ID", "NAME", "STATE", "SINCE"], &rows)
         }
+        Owner::Passwd { name, password_stdin } => passwd(config, &name, password_stdin, json).await,
         Owner::Disable { name } => switch(config, &name, true, json).await,
         Owner::Enable { name } => switch(config, &name, false, json).await,
     }
+}
+
+async fn passwd(config: &Config, name: &str, from_stdin: bool, json: bool) -> Result<(), Failure> {
+    let app = offline(config).await?;
+    let done = change(&app, name, from_stdin).await;
+    app.db.close().await;
+    let ended = done?;
+    if json {
+        output::document(&json!({"name": name, "sign_ins_ended": ended}))
+    } else {
+        Ok(())
+    }
+}
+
+async fn change(app: &muster_app::App, name: &str, from_stdin: bool) -> Result<u64, Failure> {
+    // Before anybody types a password twice for an account that is not there.
+    accounts::find(app, name).await.map_err(account)?;
+    let password = new_password(from_stdin)?;
+    accounts::set_password(app, name, password).await.map_err(account)
+}
+
+fn new_password(from_stdin: bool) -> Result<Password, Failure> {
+    Password::parse(&read_password(from_stdin)?)
+        .map_err(|error| Failure::refused("password", error.to_string()))
 }
 
 async fn switch(config: &Config, name: &str, disable: bool, json: bool) -> Result<(), Failure> {

@@ -28,7 +28,7 @@ pub(crate) struct Ready {
     setup: Setup,
 }
 
-pub(crate) async fn run(mut config: Config, args: cli::Serve) -> Result<(), Failure> {
+pub(crate) async fn run(mut config: Config, args: cli::Serve, json: bool) -> Result<(), Failure> {
     config.flag("MUSTER_LISTEN", args.listen)?;
     config.flag("MUSTER_PUBLIC_URL", args.public_url)?;
     log(&config)?;
@@ -48,7 +48,12 @@ pub(crate) async fn run(mut config: Config, args: cli::Serve) -> Result<(), Fail
             code.expose()
         ));
     }
-    output::told(&format!("listening on http://{}", ready.address));
+    let url = format!("http://{}", ready.address);
+    if json {
+        output::told(&serde_json::json!({"listening": url}).to_string());
+    } else {
+        output::told(&format!("listening on {url}"));
+    }
     ready.serve(stop).await;
     Ok(())
 }
@@ -115,7 +120,7 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
 }
 
 /// What people call a server without a public address: a name that leads to its listener.
-fn listener_origin(address: SocketAddr, insecure: bool) -> Origin {
+pub(super) fn listener_origin(address: SocketAddr, insecure: bool) -> Origin {
     let ip = address.ip();
     let usual = ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V6(Ipv6Addr::LOCALHOST);
     if ip.is_loopback() && !usual {

@@ -54,9 +54,9 @@ pub(crate) async fn run(mut config: Config, args: cli::Demo, chosen: bool) -> Re
     end(&mut connector).await;
     drop(tie);
     output::told(&format!(
-        "\nStopped. The data is in {}; the sent replies are in {}.",
-        folder.display(),
-        folder.join("outbox/new").display()
+        "\nStopped. The data is in {folder}; the sent replies are in {}.\nLook again with `MUSTER_PLUGINS=1 muster --data-dir {folder} serve`; delete the folder when you are done.",
+        folder.join("outbox/new").display(),
+        folder = folder.display()
     ));
     Ok(())
 }

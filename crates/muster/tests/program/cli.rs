@@ -40,6 +40,7 @@ fn every_command_has_help_with_an_example() {
         "serve",
         "demo",
         "owner add",
+        "owner passwd",
         "token revoke",
         "connector add",
         "chief set",
@@ -356,8 +357,7 @@ fn results_stand_alone_on_standard_output() {
     );
     // What only does something prints nothing.
     for arguments in [
-        &["chief", "set", "--runtime", "command", "--command", "cat"][..],
-        &["token", "revoke", "1"],
+        &["token", "revoke", "1"][..],
         &["connector", "revoke", "mail"],
         &["owner", "disable", "ada"],
         &["owner", "enable", "ada"],
@@ -365,6 +365,30 @@ fn results_stand_alone_on_standard_output() {
         let said = place.run(arguments);
         assert_eq!(said.all(), (0, "", ""), "{arguments:?}");
     }
+    let set = |command: &str| place.run(&["chief", "set", "--runtime", "command", "--command", command]);
+    assert_eq!(
+        set("cat -u").all(),
+        (0, "ada's chief is now: cat -u (command)\n", "")
+    );
+    std::fs::copy("/bin/true", place.path("here")).unwrap();
+    let beside = set("./here");
+    assert_eq!(beside.code(), 0);
+    assert!(
+        beside.err.contains("not found") && beside.err.contains("write the whole path"),
+        "{beside:?}"
+    );
+    let whole = set(&format!("'{}'", place.path("here").display()));
+    assert_eq!((whole.code(), whole.err.as_str()), (0, ""));
+    let odd = set("/nonexistent/chief '\u{1b}[2J'");
+    assert_eq!(odd.code(), 0);
+    assert_eq!(
+        odd.out,
+        "ada's chief is now: /nonexistent/chief '\\u{1b}[2J' (command)\n"
+    );
+    assert_eq!(
+        odd.err,
+        "muster: the chief's program is not found on this machine: /nonexistent/chief '\\u{1b}[2J'\n"
+    );
     // An empty list is no error, and no text that a script would take for a row.
     let none = place.run(&["audit", "list", "--event", "no.such.event"]);
     assert_eq!(none.all(), (0, "", "none\n"));
@@ -478,6 +502,197 @@ fn json_is_one_document_whatever_happens() {
             "the sentence stands on both streams"
         );
     }
+}
+
+#[test]
+fn a_command_that_prints_for_people_alone_takes_no_json() {
+    let place = Place::new();
+    for arguments in [
+        &["demo", "--json"][..],
+        &["--json", "demo", "--listen", "127.0.0.1:0"],
+    ] {
+        usage(&place.run(arguments), "Nothing was started");
+    }
+    assert!(!place.data().exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_says_where_it_listens_as_one_line_of_json() {
+    use std::io::BufRead as _;
+    let place = Place::new();
+    let mut child = place
+        .serving(&["--listen", "127.0.0.1:0", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(said.as_object().unwrap().len(), 1);
+    let url = said["listening"].as_str().unwrap();
+    let health = crate::support::Http::new(url).get("/healthz").await;
+    assert_eq!(health.status, 200);
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!((child.wait().unwrap().code(), rest.as_str()), (Some(0), ""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_password_counts_at_once_beside_a_running_server() {
+    const NEW: &str = "another horse battery";
+    for engine in engines() {
+        let place = Place::on(engine).await;
+        place.add_owner("ada");
+        let server = place.serve();
+        let ada = server.sign_in("ada").await;
+        assert_eq!(ada.get("/plugins").await.status, 200);
+        let change = |name: &str, word: &str, more: &[&str]| {
+            place.run_with(
+                &[&["owner", "passwd", name, "--password-stdin"], more].concat(),
+                &format!("{word}\n"),
+            )
+        };
+        refused(&change("eve", NEW, &[]), "no owner of this name");
+        refused(&change("ada", "short", &[]), "8 to 1024");
+        usage(&place.run(&["owner", "passwd", "ada"]), "--password-stdin");
+        assert_eq!(ada.get("/plugins").await.status, 200, "nothing was changed");
+        assert_eq!(change("ada", NEW, &[]).all(), (0, "", ""));
+        assert_eq!(ada.get("/plugins").await.status, 303);
+        let mut browser = crate::support::Browser::new(&server.url());
+        for (word, status) in [(PASSWORD, 401), (NEW, 303)] {
+            let answer = browser
+                .submit("/sign-in", &[("name", "ada"), ("password", word)])
+                .await;
+            assert_eq!(answer.status, status, "{word}");
+        }
+        let said = change("ada", PASSWORD, &["--json"]);
+        assert_eq!(
+            serde_json::from_str::<Value>(&said.out).unwrap(),
+            json!({"name": "ada", "sign_ins_ended": 1})
+        );
+        server.err.says("sign-ins failed");
+        let rows = place.json(&["audit", "list", "--event", "owner.password_changed"]);
+        assert_eq!(rows.as_array().unwrap().len(), 2);
+        assert!(!rows.to_string().contains("horse"));
+        drop(server);
+        place.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chief_that_cannot_be_started_is_named_on_the_pages_and_once_in_the_log() {
+    let place = Place::new();
+    place.add_owner("ada");
+    let token = place.add_connector("ada", "mail");
+    place.ok(&[
+        "chief",
+        "set",
+        "--runtime",
+        "command",
+        "--command",
+        "/nonexistent/chief",
+    ]);
+    let server = place.serve();
+    let ada = server.sign_in("ada").await;
+    let http = server.http();
+    for name in ["one", "two", "three"] {
+        assert_eq!(http.message(&token, &message(name)).await.status, 202);
+    }
+    server.err.says("the chief's turn could not be started");
+    for path in ["/", "/chief"] {
+        let page = ada.get(path).await.text;
+        assert!(
+            page.contains("Could not be started") && page.contains("/nonexistent/chief"),
+            "{path}: {page}"
+        );
+    }
+    assert_eq!(http.claim(&token, 1).await.status, 204);
+    place.set_chief("ada", "turns", "");
+    assert_eq!(http.claim(&token, 1).await.status, 204);
+    place.recorded("turns", 3).await;
+    assert!(!ada.get("/chief").await.text.contains("Could not be started"));
+    let log = server.stop().0.err;
+    let lines: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("the chief's turn could not be started"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(
+        lines[0].contains("WARN") && lines[0].contains("/nonexistent/chief"),
+        "{log}"
+    );
+}
+
+/// Doctor's findings as rows of check and detail.
+fn findings(place: &Place) -> (i32, Vec<(String, String)>) {
+    let said = place.run(&["doctor", "--json"]);
+    let all: Value = serde_json::from_str(&said.out).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let rows = all["findings"].as_array().unwrap();
+    (
+        said.code(),
+        rows.iter()
+            .map(|row| (text(&row["check"]), text(&row["detail"])))
+            .collect(),
+    )
+}
+
+#[test]
+fn doctor_makes_nothing_and_counts_in_english() {
+    let place = Place::new().with("MUSTER_PLUGINS", "");
+    let says = |place: &Place, check: &str, words: &str| {
+        let (_, all) = findings(place);
+        assert!(
+            all.iter()
+                .any(|(name, detail)| name == check && detail.contains(words)),
+            "{check}: {words} is not in {all:?}"
+        );
+    };
+    assert_eq!(findings(&place).0, 1);
+    says(&place, "data folder", "is not made yet; muster serve makes it");
+    says(
+        &place,
+        "database",
+        "muster.db is not made yet; muster serve makes it",
+    );
+    says(&place, "plugins", "MUSTER_PLUGINS is off");
+    says(&place, "owners", "muster owner add");
+    assert!(!place.data().exists() && !place.path("home").exists());
+
+    place.add_owner("ada");
+    place.add_connector("ada", "mail");
+    place.ok(&["chief", "set", "--runtime", "command", "--command", "cat"]);
+    assert_eq!(findings(&place).0, 0);
+    says(&place, "owner", "ada: chief command, 1 connector");
+    assert!(
+        !findings(&place)
+            .1
+            .iter()
+            .any(|(_, detail)| detail.contains("1 connectors"))
+    );
+    place.add_connector("ada", "chat");
+    says(&place, "owner", "ada: chief command, 2 connectors");
+    place.run(&[
+        "chief",
+        "set",
+        "--runtime",
+        "command",
+        "--command",
+        "/nonexistent/chief",
+    ]);
+    assert_eq!(findings(&place).0, 1);
+    says(
+        &place,
+        "owner",
+        "ada: the chief's program is not found on this machine: /nonexistent/chief",
+    );
+    let place = place.with("MUSTER_PLUGINS", "1");
+    says(&place, "plugins", "MUSTER_PLUGINS is on");
 }
 
 #[test]

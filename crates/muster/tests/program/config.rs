@@ -122,7 +122,7 @@ async fn flags_beat_the_environment_and_the_environment_beats_the_file() {
     };
     assert_eq!(
         of(&place, &[], "MUSTER_PLUGINS"),
-        (json!("1"), json!("muster.toml"))
+        (json!(true), json!("muster.toml"))
     );
     assert_eq!(
         of(&place, &[], "MUSTER_STEPUP_WINDOW"),
@@ -130,7 +130,7 @@ async fn flags_beat_the_environment_and_the_environment_beats_the_file() {
     );
     assert_eq!(
         of(&place, &[], "MUSTER_LOG_FORMAT"),
-        (Value::Null, json!("default"))
+        (json!("text"), json!("default"))
     );
     let place = place
         .with("MUSTER_STEPUP_WINDOW", "2h")
@@ -162,23 +162,48 @@ fn what_is_not_set_has_a_stated_default_or_a_clear_refusal() {
         .with("MUSTER_DATA_DIR", "")
         .with("MUSTER_PLUGINS", "");
     let all = place.json(&["config", "show"]);
-    for (name, default) in [
-        ("MUSTER_LISTEN", "127.0.0.1:7447"),
-        ("MUSTER_DATABASE_URL", "muster.db"),
-        ("MUSTER_PUBLIC_URL", "listener"),
-        ("MUSTER_PLUGINS", "off"),
-        ("MUSTER_STEPUP_WINDOW", "12h"),
-    ] {
+    let folder = place.path("home/.local/share/muster").display().to_string();
+    let database = format!("sqlite://{folder}/muster.db");
+    let in_force = [
+        ("MUSTER_DATA_DIR", "/muster", json!(folder)),
+        ("MUSTER_DATABASE_URL", "muster.db", json!(database)),
+        ("MUSTER_DATABASE_CONNECTIONS", "16", json!(16)),
+        ("MUSTER_LISTEN", "127.0.0.1:7447", json!("127.0.0.1:7447")),
+        ("MUSTER_PUBLIC_URL", "listener", json!("http://localhost:7447")),
+        ("MUSTER_PLUGINS", "off", json!(false)),
+        ("MUSTER_STEPUP_WINDOW", "12h", json!("12h")),
+        ("MUSTER_HOOK_TOKEN", "unset", Value::Null),
+        ("MUSTER_FLOW_AGENT_DENY_WORDS", "empty", Value::Null),
+    ];
+    for (name, default, value) in &in_force {
         let variable = all
             .as_array()
             .unwrap()
             .iter()
-            .find(|variable| variable["name"] == name)
+            .find(|variable| variable["name"] == *name)
             .unwrap();
         assert!(
-            variable["value"].is_null() && variable["default"].as_str().unwrap().contains(default),
+            variable["value"] == *value && variable["default"].as_str().unwrap().contains(default),
             "{variable}"
         );
+    }
+    let shown = place.ok(&["config", "show"]);
+    assert!(!shown.contains('`'), "{shown}");
+    for (name, words) in [
+        ("MUSTER_DATA_DIR", folder.as_str()),
+        ("MUSTER_DATABASE_URL", database.as_str()),
+        ("MUSTER_DATABASE_CONNECTIONS", "16"),
+        ("MUSTER_PUBLIC_URL", "http://localhost:7447"),
+        ("MUSTER_PLUGINS", "off"),
+        ("MUSTER_HOOK_TOKEN", "unset"),
+        ("MUSTER_STEPUP_WINDOW", "12h"),
+    ] {
+        let line = shown
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} ")))
+            .unwrap();
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(cells, [name, words, "default"]);
     }
     assert!(!place.path("home").exists(), "looking made something");
     place.ok(&["owner", "list"]);

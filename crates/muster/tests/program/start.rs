@@ -77,7 +77,7 @@ fn a_value_of_another_type_names_the_file_the_key_and_the_type_that_is_wanted() 
         };
         assert_eq!(
             (of("MUSTER_PLUGINS"), of("MUSTER_DATABASE_CONNECTIONS")),
-            ("1".into(), "8".into()),
+            (true.into(), 8.into()),
             "{text}"
         );
     }

@@ -33,7 +33,14 @@ pub(super) fn admit(web: &Web, headers: &HeaderMap, peer: IpAddr, name: &str) ->
     }
     // Counted beforehand, so that tries at the same time cannot all be the last.
     let account = Guesser::Account(name.to_owned());
-    web.tries.take(&account)?;
+    if let Err(much) = web.tries.take(&account) {
+        // Not the name: it may be a password typed into the wrong field.
+        tracing::warn!(
+            seconds = much.seconds,
+            "a name had too many failed sign-ins; tries for it are refused for a while"
+        );
+        return Err(much);
+    }
     Ok(Guess(Some(account)))
 }
 

@@ -19,7 +19,8 @@ pub(super) fn run(args: &BusDoctor, json: bool) -> Result<(), Failure> {
     for sentence in said {
         output::notice(&format!("muster: {sentence}"));
     }
-    let report = doctor_at(&folder(args.dir.as_deref())?, limits, &Clock::system(), &options).map_err(refused)?;
+    let report =
+        doctor_at(&folder(args.dir.as_deref())?, limits, &Clock::system(), &options).map_err(refused)?;
     if json {
         output::document(&json!(report))?;
     } else {
@@ -29,7 +30,11 @@ pub(super) fn run(args: &BusDoctor, json: bool) -> Result<(), Failure> {
                 Severity::Warning => "warning",
                 Severity::Info => "info",
             };
-            let fixed = if finding.fixed == Some(true) { " (repaired)" } else { "" };
+            let fixed = if finding.fixed == Some(true) {
+                " (repaired)"
+            } else {
+                ""
+            };
             output::line(&format!(
                 "{severity}: {} {}: {}{fixed}",
                 finding.check, finding.subject, finding.message
@@ -41,5 +46,9 @@ pub(super) fn run(args: &BusDoctor, json: bool) -> Result<(), Failure> {
             "not healthy: `muster bus doctor --fix` applies the safe, reversible repairs"
         })?;
     }
-    if report.healthy { Ok(()) } else { Err(Failure::silent()) }
+    if report.healthy {
+        Ok(())
+    } else {
+        Err(Failure::silent())
+    }
 }

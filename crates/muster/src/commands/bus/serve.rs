@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use muster_bus::home::foreign_locks;
 use muster_bus::identity::{How, Session};
 use muster_bus::sessions::Link;
 use muster_bus::tools::{Place, Tools};
 use muster_bus::transports::{self, Panes};
-use muster_bus::home::foreign_locks;
 use muster_bus::{Home, Mode, tokens};
 use muster_core::Secret;
 use muster_web::mcp_bus::{Bearers, Daemon, Proof, gate, serve_stdio};
@@ -31,12 +31,21 @@ pub(super) async fn run(args: &BusServe) -> Result<(), Failure> {
         .map_err(|error| Failure::refused("transport", error.to_string()))?;
     warn_of_others(&home);
     if tokens::loose_mode(&home) {
-        output::notice("muster: tokens.json can be read by others than its owner; `muster bus token list` closes it to them");
+        output::notice(
+            "muster: tokens.json can be read by others than its owner; `muster bus token list` closes it to them",
+        );
     }
     let panes = Panes::of(environment);
     let stop = CancellationToken::new();
     match environment("AGENT_COORD_HTTP_PORT") {
-        None => stdio(Tools::new(home, transport, Place { panes: panes.clone() }), panes, stop).await,
+        None => {
+            stdio(
+                Tools::new(home, transport, Place { panes: panes.clone() }),
+                panes,
+                stop,
+            )
+            .await
+        }
         // Whoever calls runs elsewhere, whatever pane this process was started in.
         Some(port) => http(Tools::new(home, transport, Place::default()), &port, stop).await,
     }
@@ -71,7 +80,9 @@ fn warn_of_others(home: &Home) {
 }
 
 async fn stdio(tools: Tools, panes: Panes, stop: CancellationToken) -> Result<(), Failure> {
-    let bound = environment("AGENT_COORD_BOUND_AGENT").map(|id| seat(&id)).transpose()?;
+    let bound = environment("AGENT_COORD_BOUND_AGENT")
+        .map(|id| seat(&id))
+        .transpose()?;
     if bound.is_none() {
         output::notice(
             "muster: AGENT_COORD_BOUND_AGENT is not set, so this session becomes whichever agent it first acts as",
@@ -115,7 +126,9 @@ async fn http(tools: Tools, port: &str, stop: CancellationToken) -> Result<(), F
     let places = gate(std::env::var("AGENT_COORD_BIND").ok().as_deref(), port, proof)
         .map_err(|error| Failure::refused("bind", error.to_string()))?;
     if bearers.has_tokens() && proof.shared {
-        output::notice("muster: AGENT_COORD_TOKEN counts for nothing, because tokens.json says who each agent is");
+        output::notice(
+            "muster: AGENT_COORD_TOKEN counts for nothing, because tokens.json says who each agent is",
+        );
     }
     let mut listeners = Vec::new();
     for (host, port) in &places {

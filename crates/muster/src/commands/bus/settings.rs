@@ -42,7 +42,11 @@ pub(crate) const VARIABLES: &[(&str, &str, &str)] = &[
         "`1000`",
         "A channel with more entries is cut; what is cut goes to `archive/`.",
     ),
-    ("AGENT_COORD_ROOM_KEEP", "`500`", "What such a cut leaves of a channel."),
+    (
+        "AGENT_COORD_ROOM_KEEP",
+        "`500`",
+        "What such a cut leaves of a channel.",
+    ),
     (
         "AGENT_COORD_STATUS_MAX",
         "`2000`",
