@@ -24,6 +24,7 @@ use muster_core::{Clock, text};
 use serde::Serialize;
 
 use crate::error::{BusError, failed};
+use crate::files::{NotPlain, open_plain};
 use crate::home::Home;
 use crate::limits::Limits;
 use crate::log::scan::scan;
@@ -112,7 +113,7 @@ const CHECKS: [(&[&str], Check); 26] = [
     (&["directory"], environment::directory),
     (&["disk-space"], environment::disk_space),
     (&["missing-program"], environment::programs),
-    (&["symbolic-link"], environment::links),
+    (&["symbolic-link", "not-a-file"], environment::links),
     (&["oversized-file"], environment::oversized),
     (&["stale-lock"], locks::locks),
     (&["foreign-writer"], locks::foreign_writers),
@@ -204,7 +205,30 @@ pub fn doctor_at(root: &Path, limits: Limits, clock: &Clock, options: &Options) 
             report.fixed += 1;
             Ok(report)
         }
-        Err(error) => Err(error),
+        Err(error) => {
+            // How the directory is shared is read first of all, so nothing else can be looked at.
+            let meta = fs::symlink_metadata(root.join("config.json"));
+            let Some(odd) = meta.ok().and_then(|meta| NotPlain::of(meta.file_type())) else {
+                return Err(error);
+            };
+            let finding = Finding {
+                check: "not-a-file",
+                severity: Severity::Error,
+                subject: "config.json".to_owned(),
+                message: format!(
+                    "{odd} where the bus keeps a file, so no server starts; move it away, and put the file back"
+                ),
+                fixable: false,
+                fixed: None,
+            };
+            Ok(Report {
+                healthy: false,
+                findings: vec![finding],
+                checked: vec!["not-a-file"],
+                fixed: 0,
+                fix: options.fix,
+            })
+        }
     }
 }
 
@@ -343,10 +367,7 @@ const COPIES: u32 = 1_000;
 /// Keeps a copy of a file beside it, on the disk before this returns. None is ever written over.
 fn keep_copy(path: &Path) -> Result<(), BusError> {
     let broke = |error| failed("keep a copy of", path, error);
-    if !fs::symlink_metadata(path).map_err(broke)?.is_file() {
-        return Err(broke(std::io::Error::other("it is no plain file")));
-    }
-    let mut from = File::open(path).map_err(broke)?;
+    let mut from = open_plain(path, File::options().read(true)).map_err(broke)?;
     for number in 0..COPIES {
         let beside = copy_name(path, number);
         let mut to = match File::options()

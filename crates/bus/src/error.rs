@@ -5,6 +5,7 @@ use std::path::Path;
 
 use muster_core::{Fault, FaultKind};
 
+use crate::files::NotPlain;
 use crate::names::{RoomName, SeatId};
 
 /// Why the bus did not do what was asked. Nothing was changed when one is answered, unless its sentence says otherwise.
@@ -197,6 +198,9 @@ pub enum BusError {
     /// Nothing here reaches the agent's pane.
     #[error("{0}; nothing was changed")]
     NoTransport(&'static str),
+    /// Whoever asked has gone away.
+    #[error("nobody waits for this answer any more; nothing was marked as read")]
+    Gone,
     /// The disk, the directory or the system.
     #[error("{}", sentence(.0))]
     Fault(#[from] Fault),
@@ -236,6 +240,7 @@ impl BusError {
             Self::NoDigest => "no_digest",
             Self::Damaged(_) => "damaged",
             Self::Held { .. } => "busy",
+            Self::Gone => "cancelled",
             Self::Fault(_) => "fault",
             _ => "refused",
         }
@@ -266,6 +271,14 @@ fn sentence(fault: &Fault) -> String {
 
 /// A failed act on a file. `what` is the act, as in "write to".
 pub(crate) fn failed(what: &'static str, path: &Path, error: io::Error) -> BusError {
+    let odd = error.get_ref().and_then(|inner| inner.downcast_ref::<NotPlain>());
+    if let Some(odd) = odd {
+        let why = format!(
+            "{} is not a plain file ({odd}), so it is neither read nor written; move it away",
+            path.display()
+        );
+        return BusError::Fault(Fault::other(why));
+    }
     let kind = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FaultKind::StorageFull,
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => FaultKind::ReadOnly,

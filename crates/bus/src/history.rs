@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{BusError, failed};
+use crate::files::read_plain;
 use crate::home::Home;
 use crate::json::{self, Keep};
 use crate::limits::DIGEST_AGE;
@@ -64,13 +65,9 @@ pub(crate) fn keep(
         .take(6)
         .map(|byte| format!("{byte:02x}"))
         .collect::<String>();
-    let decisions: Vec<Entry> = older
-        .iter()
-        .filter(|entry| message::is_decision(entry))
-        .cloned()
-        .collect();
+    let (decisions, unquoted) = quoted(&older);
     let history = History {
-        digest: digest(&older, &decisions),
+        digest: digest(&older, &decisions, unquoted),
         hash: hash.clone(),
         older: older.len(),
         decisions,
@@ -98,7 +95,25 @@ fn id(entry: &Entry) -> &str {
     message::field(entry, "id").unwrap_or("")
 }
 
-fn digest(older: &[Entry], decisions: &[Entry]) -> String {
+/// Most bytes of decisions that a digest quotes: a reader's context is the scarce thing.
+const MAX_QUOTED: usize = 256 * 1024;
+
+/// The newest decisions that a digest quotes, in their order, and how many more there are.
+fn quoted(older: &[Entry]) -> (Vec<Entry>, usize) {
+    let (mut bytes, mut unquoted, mut decisions) = (0, 0, Vec::new());
+    for entry in older.iter().rev().filter(|entry| message::is_decision(entry)) {
+        bytes += message::field(entry, "text").map_or(0, str::len);
+        if bytes <= MAX_QUOTED || decisions.is_empty() {
+            decisions.push(entry.clone());
+        } else {
+            unquoted += 1;
+        }
+    }
+    decisions.reverse();
+    (decisions, unquoted)
+}
+
+fn digest(older: &[Entry], decisions: &[Entry], unquoted: usize) -> String {
     let mut senders: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in older {
         *senders
@@ -120,6 +135,9 @@ fn digest(older: &[Entry], decisions: &[Entry]) -> String {
         let said = message::field(decision, "text").unwrap_or("");
         text.push_str(&format!("\nDecision by {sender}: {said}"));
     }
+    if unquoted > 0 {
+        text.push_str(&format!("\n{unquoted} older decisions are only behind the hash."));
+    }
     text
 }
 
@@ -132,7 +150,7 @@ pub fn retrieve(home: &Home, seat: &SeatId, hash: &str, query: Option<&str>) -> 
         return Err(BusError::NoDigest);
     }
     let path = file(home, &hash.to_ascii_lowercase());
-    let text = match fs::read(&path) {
+    let text = match read_plain(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(BusError::NoDigest),
         Err(error) => return Err(failed("read", &path, error)),

@@ -190,6 +190,7 @@ fn bound_elsewhere(home: &Home, seat: &SeatId, own: &str) -> Sight {
     let mut sight = Sight::Absent;
     for found in all {
         match found.marker {
+            Err(_) if found.over => {}
             // Whose it is cannot be told, so it may be this id's.
             Err(_) => return Sight::Unreadable(format!("{}/{}.json", sessions::FOLDER, found.id)),
             Ok(marker) if found.id != own && marker.agent_id == seat.as_str() && marker.alive() => {
@@ -263,6 +264,8 @@ struct State {
     pending: Option<Pending>,
     marked: bool,
     ended: bool,
+    /// It was bound by a call without a session: the end of that call says nothing of its agent, who makes the next one.
+    once: bool,
 }
 
 struct Pending {
@@ -326,6 +329,11 @@ impl Session {
         &self.0.id
     }
 
+    /// How it reached us.
+    pub fn link(&self) -> Link {
+        self.0.link
+    }
+
     /// The panes it runs in.
     pub fn panes(&self) -> &Panes {
         &self.0.panes
@@ -375,6 +383,7 @@ impl Session {
         }
         let how = self.0.reserve(ask)?;
         state.marked = true;
+        state.once = ask.once;
         state.pending = Some(Pending {
             seat: ask.seat.clone(),
             how,
@@ -465,7 +474,7 @@ impl Inner {
         }
     }
 
-    /// Takes the marker away; one that was bound is noted to have ended. A claim that failed leaves no trace, so what was known of the last
+    /// Takes the marker away; one that was bound, and was more than a single call, is noted to have ended. A claim that failed leaves no trace, so what was known of the last
     /// holder of the id stays known.
     fn unmark(&self, state: &mut State) -> Result<(), BusError> {
         if !state.marked {
@@ -474,8 +483,8 @@ impl Inner {
         sessions::unmark(&self.home, &self.id)?;
         state.marked = false;
         match &state.bound {
-            Some((seat, _)) => last::ended(&self.home, seat, &self.id),
-            None => Ok(()),
+            Some((seat, _)) if !state.once => last::ended(&self.home, seat, &self.id),
+            _ => Ok(()),
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{BusError, failed};
+use crate::files::open_plain;
 
 /// One place is remembered for this many entries.
 pub(crate) const STRIDE: u64 = 128;
@@ -38,7 +39,7 @@ impl Index {
     pub(crate) fn open(path: &Path) -> Result<Self, BusError> {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
-        let open = || options.open(path);
+        let open = || open_plain(path, &options);
         let file = match open() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 crate::home::make_folder(path.parent().unwrap_or(path))?;
@@ -54,7 +55,7 @@ impl Index {
 
     /// The index of a log as it stands, only to look at: `None` when there is none.
     pub(crate) fn look(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
+        let file = open_plain(path, File::options().read(true)).ok()?;
         (file.metadata().ok()?.len() >= HEAD as u64).then(|| Self {
             file,
             path: path.to_owned(),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{BusError, failed};
+use crate::files::read_plain;
 use crate::fresh;
 use crate::home::{Home, Mode};
 
@@ -33,7 +34,7 @@ pub(crate) fn read<T: DeserializeOwned>(home: &Home, name: &str) -> Result<Optio
     let path = home.path(name);
     let mut tries = 0;
     loop {
-        let text = match fs::read(&path) {
+        let text = match read_plain(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("read", &path, error)),

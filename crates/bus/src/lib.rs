@@ -4,6 +4,7 @@ pub mod build_id;
 mod cursor;
 pub mod doctor;
 mod error;
+mod files;
 mod fresh;
 pub mod history;
 pub mod home;

@@ -1,11 +1,12 @@
 //! One writer at a time for each file: kernel locks on private files, and beside them the directory locks of other programs in shared mode. Never waits without end and never trusts a timer to hold a lock.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::error::{BusError, failed};
+use crate::files::open_plain;
 use crate::home::{Home, Mode};
 
 #[cfg(test)]
@@ -77,11 +78,11 @@ fn kernel(home: &Home, name: &str) -> Result<File, BusError> {
 fn open(path: &Path) -> Result<File, BusError> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
-    match options.open(path) {
+    match open_plain(path, &options) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             // The directory was removed and made again under a running process, which the text allows as a reset.
             crate::home::make_folder(path.parent().unwrap_or(path))?;
-            options.open(path).map_err(|error| failed("open", path, error))
+            open_plain(path, &options).map_err(|error| failed("open", path, error))
         }
         other => other.map_err(|error| failed("open", path, error)),
     }
@@ -186,6 +187,7 @@ impl Directory {
 
     /// Sets its time to now, as long as it is the one that was made.
     fn renew(&self) -> Result<(), BusError> {
+        use nix::fcntl::OFlag;
         use nix::sys::stat::futimens;
         use nix::sys::time::TimeSpec;
         let gone = || BusError::Held {
@@ -193,7 +195,13 @@ impl Directory {
             holder: "another program, which took the lock over".to_owned(),
             seconds: STALE.as_secs(),
         };
-        let ours = File::open(&self.path).ok().filter(|lock| {
+        // Without waiting, should a pipe stand there by now.
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let opened = File::options()
+            .read(true)
+            .custom_flags(flags.bits())
+            .open(&self.path);
+        let ours = opened.ok().filter(|lock| {
             lock.metadata()
                 .is_ok_and(|now| now.is_dir() && made(&now) == self.made)
         });

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::error::{BusError, failed};
+use crate::files::{self, open_plain};
 use crate::home::{self, Home};
 use crate::index::{Index, Known, STRIDE};
 use crate::lock::{self, Held};
@@ -53,7 +54,7 @@ impl<'a> Log<'a> {
         let path = home.path(name);
         let held = lock::lock(home, name)?;
         cut::finish(home, name)?;
-        let open = || File::options().read(true).append(true).mode(0o600).open(&path);
+        let open = || open_plain(&path, File::options().read(true).append(true));
         let (file, made) = match open() {
             Ok(file) => (file, false),
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -81,7 +82,7 @@ impl<'a> Log<'a> {
 
     /// The same for a log that need not exist: `None` then, and none is made.
     pub(crate) fn open_existing(home: &'a Home, name: &str) -> Result<Option<Self>, BusError> {
-        if home.path(name).exists() {
+        if files::exists(&home.path(name)) {
             Self::open(home, name).map(Some)
         } else {
             Ok(None)
@@ -91,6 +92,11 @@ impl<'a> Log<'a> {
     /// How many entries it holds.
     pub(crate) fn entries(&self) -> u64 {
         self.known.entries
+    }
+
+    /// Which file it is: one that takes its place has another number.
+    pub(crate) fn inode(&self) -> u64 {
+        self.known.inode
     }
 
     /// Whether another program may still believe this file absent, and empty it when it makes it.
@@ -214,13 +220,22 @@ impl<'a> Log<'a> {
         let mut file = &self.file;
         if let Err(error) = file.write_all(&bytes) {
             // A full disk took a part of it: what nobody was told of must not stay, nor stand before the next entry.
-            if let Err(error) = self.file.set_len(self.size) {
+            let ours = self.file.metadata().is_ok_and(|meta| meta.len() < self.size + bytes.len() as u64);
+            if !ours {
+                tracing::warn!(file = %self.path.display(), "somebody else wrote while the disk was full; the next append closes what is unfinished");
+            } else if let Err(error) = self.file.set_len(self.size) {
                 tracing::warn!(file = %self.path.display(), error = %error, "half a line stays in the file; the next append closes it");
             }
             return Err(failed("write to", &self.path, error));
         }
-        if torn {
-            return self.count();
+        let ends = self.file.metadata().map(|meta| meta.len()).ok();
+        if torn || ends != Some(self.size + bytes.len() as u64) {
+            // A line was closed, or somebody who takes no lock wrote in between: where ours stands is only known by looking. The index is
+            // the one from before, so whatever fails here is made good by the next one who opens the log.
+            if let Err(error) = self.count() {
+                tracing::warn!(file = %self.path.display(), error = %error.chain(), "a log could not be counted after a line was added");
+            }
+            return Ok(());
         }
         let mut places = Vec::new();
         for line in lines {
@@ -296,6 +311,12 @@ fn walk(
 /// The index of a log.
 pub(crate) fn index_file(home: &Home, name: &str) -> PathBuf {
     home.private("index").join(name.replace('/', "+"))
+}
+
+/// What a cut that had to leave too much notes for the next one.
+pub(crate) fn left_file(home: &Home, name: &str) -> PathBuf {
+    home.private("index")
+        .join(format!("{}.left", name.replace('/', "+")))
 }
 
 /// Whether a line is an entry: a JSON object. What stands in it is its reader's business.

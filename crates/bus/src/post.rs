@@ -3,11 +3,16 @@
 use std::thread;
 use std::time::Duration;
 
+use muster_core::Fault;
+use serde::{Deserialize, Serialize};
+
 use crate::error::BusError;
+use crate::files;
 use crate::fresh;
 use crate::home::{self, Home, Mode};
+use crate::json::{self, Keep};
 use crate::limits::{Bound, DECISION_AGE};
-use crate::log::{Entry, Log};
+use crate::log::{self, Entry, Log};
 use crate::message::{self, Kind, Message, Status};
 use crate::names::{RoomName, SeatId};
 use crate::registry::Agents;
@@ -61,7 +66,10 @@ fn guard_new(log: Log<'_>, message: &Message, line: String) -> Result<(), BusErr
     // Others may write meanwhile.
     drop(log);
     thread::sleep(Duration::from_millis(50));
-    restore(&home, &name, &id, &line)?;
+    // The line is in the file, so this is no failure of the message: the later looks may do what this one could not.
+    if let Err(error) = restore(&home, &name, &id, &line) {
+        tracing::warn!(error = %error.chain(), "a first message could not be looked after yet");
+    }
     let later = move || {
         for pause in [450, 1_500] {
             thread::sleep(Duration::from_millis(pause));
@@ -221,14 +229,47 @@ pub fn status(home: &Home, seat: &SeatId, status: &str, detail: Option<&str>) ->
 /// that made the log too long is stored already, so what fails here is logged and tried again at the next one.
 fn cut(log: &mut Log<'_>, bound: Bound) -> Result<(), BusError> {
     let (max, keep) = (bound.max as u64, bound.keep as u64);
-    // Decisions that may not go are not counted again at every post.
-    if log.entries() <= max {
+    if log.entries() <= max || Left::holds(log, max.saturating_sub(keep)) {
         return Ok(());
     }
-    if let Err(error) = compact(log, keep) {
+    if let Err(error) = compact(log, keep).and_then(|()| Left::note(log, max)) {
         tracing::warn!(file = %log.name(), error = %error.chain(), "a log that grew too long could not be cut; its entries all stand");
     }
     Ok(())
+}
+
+/// What a cut left in a log of which too much may not go. To look for more costs the whole log, so it is worth it only after as many new
+/// entries as a cut takes out.
+#[derive(Serialize, Deserialize)]
+struct Left {
+    inode: u64,
+    entries: u64,
+}
+
+impl Left {
+    /// Whether a log holds what the last cut left in it and fewer than `more` entries besides. A note that cannot be read is none.
+    fn holds(log: &Log<'_>, more: u64) -> bool {
+        let note = files::read_plain(&log::left_file(log.home(), log.name())).ok();
+        note.and_then(|text| serde_json::from_slice::<Self>(&text).ok())
+            .is_some_and(|left| {
+                let since = log.entries().checked_sub(left.entries);
+                left.inode == log.inode() && since.is_some_and(|since| since < more)
+            })
+    }
+
+    fn note(log: &Log<'_>, max: u64) -> Result<(), BusError> {
+        if log.entries() <= max {
+            return Ok(());
+        }
+        let left = Self {
+            inode: log.inode(),
+            entries: log.entries(),
+        };
+        let path = log::left_file(log.home(), log.name());
+        let text = serde_json::to_vec(&left)
+            .map_err(|error| Fault::other("what a cut left could not be written as JSON").because(error))?;
+        json::replace(log.home(), &path, &text, Keep::Quickly)
+    }
 }
 
 fn compact(log: &mut Log<'_>, keep: u64) -> Result<(), BusError> {

@@ -15,10 +15,12 @@ use crate::message;
 use crate::names::SeatId;
 use crate::rooms;
 
-/// Most bytes of messages that one read of an inbox returns; the rest stays unread and is told of.
+/// Most bytes of messages that one read returns. Of an inbox the rest stays unread and is told of; of a channel it goes into the digest.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Most messages that one digest stands for; what is older stays in the channel's file.
 const MAX_DIGEST: usize = 10_000;
+/// Most bytes of them.
+const MAX_DIGEST_BYTES: usize = 16 * 1024 * 1024;
 
 /// How to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,6 +63,20 @@ const UNREADABLE: &str = "the cursor file could not be read, so what is still in
 /// # Errors
 /// [`BusError::NoRoom`], a limit out of range, [`BusError::Held`], a fault. The cursor stands as it did then.
 pub fn read(home: &Home, seat: &SeatId, source: &Source, want: Want) -> Result<Batch, BusError> {
+    read_for(home, seat, source, want, &|| true)
+}
+
+/// The same for a caller that may go away meanwhile: `wanted` is asked last, under the locks, before anything is noted as read.
+///
+/// # Errors
+/// [`BusError::Gone`] when nobody waits for the answer any more; as [`read`].
+pub fn read_for(
+    home: &Home,
+    seat: &SeatId,
+    source: &Source,
+    want: Want,
+    wanted: &dyn Fn() -> bool,
+) -> Result<Batch, BusError> {
     if want.limit.is_some_and(|limit| limit == 0 || limit > MAX_READ) {
         return Err(BusError::Argument("limit must be a number from 1 to 500"));
     }
@@ -78,6 +94,9 @@ pub fn read(home: &Home, seat: &SeatId, source: &Source, want: Want) -> Result<B
         Source::Room(room) => stream(&log, seat, &format!("room {room}"), first, want)?,
         Source::Status => stream(&log, seat, "status", first, want)?,
     };
+    if !wanted() {
+        return Err(BusError::Gone);
+    }
     if !want.peek && (read_to != first || note.is_some() || cursor.get(source).is_none()) {
         cursor.set(source, read_to);
         cursor.store(home, seat)?;
@@ -135,6 +154,33 @@ fn wanted(entry: &Entry, want: Want) -> bool {
     want.since.is_none_or(|since| message::ts(entry) > since)
 }
 
+/// The newest messages of a channel and those that give way to a digest, within bounds.
+#[derive(Default)]
+struct Newest {
+    messages: VecDeque<(usize, Entry)>,
+    bytes: usize,
+    older: VecDeque<(usize, Entry)>,
+    older_bytes: usize,
+}
+
+impl Newest {
+    fn push(&mut self, bytes: usize, entry: Entry, limit: usize) {
+        self.bytes += bytes;
+        self.messages.push_back((bytes, entry));
+        // One message is always shown, however long.
+        while self.messages.len() > limit || (self.bytes > MAX_BYTES && self.messages.len() > 1) {
+            let Some((bytes, entry)) = self.messages.pop_front() else { break };
+            self.bytes -= bytes;
+            self.older_bytes += bytes;
+            self.older.push_back((bytes, entry));
+        }
+        while self.older.len() > MAX_DIGEST || self.older_bytes > MAX_DIGEST_BYTES {
+            let Some((bytes, _)) = self.older.pop_front() else { break };
+            self.older_bytes -= bytes;
+        }
+    }
+}
+
 /// All of it, oldest first, as far as the limits go.
 fn inbox(log: &Log<'_>, first: u64, want: Want) -> Result<(Batch, u64), BusError> {
     let limit = want.limit.unwrap_or(usize::MAX);
@@ -170,19 +216,14 @@ fn stream(
     want: Want,
 ) -> Result<(Batch, u64), BusError> {
     let limit = want.limit.unwrap_or(ROOM_READ);
-    let (mut older, mut messages) = (VecDeque::new(), VecDeque::new());
+    let mut newest = Newest::default();
     let (mut new, mut passed, mut read_to, mut gap) = (0, 0, first, false);
-    log.read(first, |number, entry| {
+    log.read_lines(first, |number, line| {
+        let entry = log::entry(line);
         let mine = own(&entry, seat);
         new += usize::from(!mine);
         if !mine && wanted(&entry, want) {
-            messages.push_back(entry);
-            if messages.len() > limit {
-                older.extend(messages.pop_front());
-            }
-            if older.len() > MAX_DIGEST {
-                older.pop_front();
-            }
+            newest.push(line.len(), entry, limit);
         } else if !mine {
             gap = true;
         }
@@ -193,8 +234,9 @@ fn stream(
         true
     })?;
     let left = new - passed;
-    let history = history::keep(log.home(), seat, name, older.into())?;
-    Ok((batch(messages.into(), new, left, history), read_to))
+    let entries = |queue: VecDeque<(usize, Entry)>| queue.into_iter().map(|(_, entry)| entry).collect();
+    let history = history::keep(log.home(), seat, name, entries(newest.older))?;
+    Ok((batch(entries(newest.messages), new, left, history), read_to))
 }
 
 fn batch(messages: Vec<Entry>, total_new: usize, remaining: usize, history: Option<History>) -> Batch {

@@ -64,7 +64,7 @@ pub(crate) struct Seen(Mutex<Option<(Option<Stamp>, Arc<Agents>)>>);
 type Stamp = (u64, u64, i64, i64);
 
 fn stamp(home: &Home) -> Option<Stamp> {
-    let meta = std::fs::metadata(home.path(FILE)).ok()?;
+    let meta = std::fs::symlink_metadata(home.path(FILE)).ok()?;
     Some((meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))
 }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{BusError, failed};
+use crate::files::{NotPlain, exists, open_plain, read_plain};
 use crate::home::{self, Home};
 use crate::json::{self, Keep};
 use crate::lock::{self, Held};
@@ -144,6 +145,11 @@ fn free(home: &Home, old: &SeatId, new: &SeatId, session: Option<&str>) -> Resul
     let read = has_read(home, new)?;
     // Read before anything moves: what is damaged there would stop the rename half-way.
     transports::load(home, old)?;
+    let inbox = home::inbox(old);
+    let waiting = format!("{RENAMES}/{old}.inbox");
+    for moved in [home::archive(&inbox), inbox, waiting, home::cursor(old)] {
+        size(&home.path(&moved))?;
+    }
     let in_use = [
         (old == new, "it is the id it has already"),
         (agents.has(new.as_str()), "it is registered"),
@@ -177,8 +183,11 @@ fn has_read(home: &Home, seat: &SeatId) -> Result<bool, BusError> {
 
 /// The size of a file, 0 when there is none.
 fn size(path: &Path) -> Result<u64, BusError> {
-    match fs::metadata(path) {
-        Ok(meta) => Ok(meta.len()),
+    match fs::symlink_metadata(path) {
+        Ok(meta) => match NotPlain::of(meta.file_type()) {
+            None => Ok(meta.len()),
+            Some(odd) => Err(failed("look at", path, std::io::Error::other(odd))),
+        },
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
         Err(error) => Err(failed("look at", path, error)),
     }
@@ -239,7 +248,8 @@ fn take(home: &Home, intent: &mut Intent) -> Result<(), BusError> {
     home::make_folder(&home.path(ALIASES))?;
     alias(home, &old, &new)?;
     let inbox = waiting(home, intent);
-    if !inbox.exists() {
+    size(&inbox)?;
+    if !exists(&inbox) {
         shift(&home.path(&home::inbox(&old)), &inbox)?;
     }
     // The index is keyed by the file itself, so it goes on being true.
@@ -259,7 +269,8 @@ fn give(home: &Home, intent: &mut Intent) -> Result<(), BusError> {
     let place = home.path(&home::inbox(&new));
     home::make_folder(&home.path("inbox"))?;
     home::make_folder(&home.path("cursors"))?;
-    if inbox.exists() {
+    size(&inbox)?;
+    if exists(&inbox) {
         if size(&place)? > 0 {
             // Somebody wrote to the new id meanwhile: that comes after what was there, so that the cursor stays true.
             follow(&inbox, &place)?;
@@ -279,12 +290,8 @@ fn give(home: &Home, intent: &mut Intent) -> Result<(), BusError> {
 /// Appends what stands in `late` to `inbox`, unless it was appended already.
 fn follow(inbox: &Path, late: &Path) -> Result<(), BusError> {
     let broke = |error| failed("write to", inbox, error);
-    let late = fs::read(late).map_err(|error| failed("read", late, error))?;
-    let mut file = File::options()
-        .read(true)
-        .append(true)
-        .open(inbox)
-        .map_err(broke)?;
+    let late = read_plain(late).map_err(|error| failed("read", late, error))?;
+    let mut file = open_plain(inbox, File::options().read(true).append(true)).map_err(broke)?;
     let length = file.metadata().map_err(broke)?.len();
     let mut tail = Vec::new();
     let begin = length.saturating_sub(late.len() as u64);
@@ -307,10 +314,10 @@ fn follow(inbox: &Path, late: &Path) -> Result<(), BusError> {
 fn archived(home: &Home, old: &SeatId, new: &SeatId) -> Result<(), BusError> {
     let (from, to) = (home::archive(&home::inbox(old)), home::archive(&home::inbox(new)));
     let (source, place) = (home.path(&from), home.path(&to));
-    if !place.exists() {
+    if !exists(&place) {
         return shift(&source, &place).map(drop);
     }
-    match fs::read(&source) {
+    match read_plain(&source) {
         Ok(lines) => {
             log::append_to_archive(home, &to, &lines)?;
             fs::remove_file(&source).map_err(|error| failed("remove", &source, error))

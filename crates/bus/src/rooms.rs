@@ -165,7 +165,7 @@ pub fn join(home: &Home, seat: &SeatId, room: &RoomName) -> Result<Room, BusErro
         Ok((entry, joined && !room.is_general()))
     })?;
     if joined {
-        post::notice(home, room, format!("{seat} joined #{room}"))?;
+        tell(home, room, format!("{seat} joined #{room}"));
     }
     Ok(entry)
 }
@@ -194,7 +194,7 @@ pub fn leave(home: &Home, seat: &SeatId, room: &RoomName) -> Result<bool, BusErr
         Ok(left)
     })?;
     if left {
-        post::notice(home, room, format!("{seat} left #{room}"))?;
+        tell(home, room, format!("{seat} left #{room}"));
     }
     Ok(left)
 }
@@ -229,7 +229,15 @@ pub fn set(home: &Home, seat: &SeatId, room: &RoomName, what: Line, text: &str) 
         }
         rooms.put(room, &entry)
     })?;
-    post::notice(home, room, format!("{seat} set the {word} of #{room}: {text}"))
+    tell(home, room, format!("{seat} set the {word} of #{room}: {text}"));
+    Ok(())
+}
+
+/// Posts a notice of what was done. It is done, whether or not the notice can be written.
+fn tell(home: &Home, room: &RoomName, text: String) {
+    if let Err(error) = post::notice(home, room, text) {
+        tracing::warn!(room = %room, error = %error.chain(), "a channel was not told of a change to it");
+    }
 }
 
 /// A channel as a list shows it.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::error::{BusError, failed};
+use crate::files::read_plain;
 use crate::home::Home;
 use crate::names::SeatId;
 use crate::registry::{Agent, Agents};
@@ -37,7 +38,7 @@ pub struct Scope {
 /// [`BusError::Scopes`] for a file that is there and does not say who owns what; a fault. An absent file declares nothing.
 pub fn list(home: &Home) -> Result<Vec<Scope>, BusError> {
     let path = home.path(FILE);
-    let text = match std::fs::read(&path) {
+    let text = match read_plain(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed("read", &path, error)),

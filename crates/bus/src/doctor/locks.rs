@@ -6,6 +6,7 @@ use std::path::Path;
 use super::Severity::{Error, Warning};
 use super::{Exam, Fix, put_aside};
 use crate::error::{BusError, failed};
+use crate::files::{open_plain, read_plain};
 use crate::home::{Home, Mode};
 use crate::index::Index;
 use crate::known::files;
@@ -105,7 +106,7 @@ fn remove(home: &Home, name: &str) -> Result<Fix, BusError> {
 
 /// The process that a lock file names, alone or in JSON.
 fn holder(path: &Path) -> Option<u32> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = String::from_utf8(read_plain(path).ok()?).ok()?;
     let text = text.trim();
     text.parse().ok().or_else(|| {
         let value: serde_json::Value = serde_json::from_str(text).ok()?;
@@ -140,7 +141,7 @@ pub(super) fn foreign_writers(exam: &mut Exam<'_>) -> Result<(), BusError> {
 fn unseen(home: &Home, name: &str) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let seen = || {
-        let file = fs::File::open(home.path(name)).ok()?;
+        let file = open_plain(&home.path(name), fs::File::options().read(true)).ok()?;
         let meta = file.metadata().ok()?;
         let known = Index::look(&log::index_file(home, name))?.known(&file, meta.ino(), meta.len());
         Some(known.bytes > 0 && known.bytes < meta.len())

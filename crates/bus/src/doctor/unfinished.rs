@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::Severity::{Error, Info, Warning};
 use super::{Exam, Fix};
 use crate::error::{BusError, failed};
+use crate::files::{exists, read_plain};
 use crate::home::Home;
 use crate::lock;
 use crate::log::cut::{INTENTS, intent_file, new_file};
@@ -35,7 +36,7 @@ pub(super) fn cuts(exam: &mut Exam<'_>) -> Result<(), BusError> {
         if exam.age(&path).is_none_or(|age| age < AT_WORK) {
             std::thread::sleep(std::time::Duration::from_millis(40));
         }
-        let text = match fs::read(&path) {
+        let text = match read_plain(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => {
@@ -60,7 +61,7 @@ fn complete(home: &Home, log: &str) -> Result<Fix, BusError> {
         let _held = lock::lock(home, log)?;
         crate::log::cut::finish(home, log)?;
     }
-    Ok(if intent_file(home, log).exists() {
+    Ok(if exists(&intent_file(home, log)) {
         Fix::Left("a cursor file cannot be read or written")
     } else {
         Fix::Done
@@ -81,7 +82,7 @@ pub(super) fn renames(exam: &mut Exam<'_>) -> Result<(), BusError> {
         let Some(old) = name.strip_suffix(".json") else {
             continue;
         };
-        let text = match fs::read(folder.join(&name)) {
+        let text = match read_plain(&folder.join(&name)) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => {
@@ -125,7 +126,7 @@ pub(super) fn leftovers(exam: &mut Exam<'_>) -> Result<(), BusError> {
     let folder = exam.home.private("new");
     let cuts: Vec<_> = super::logs::all(exam.home)?
         .iter()
-        .filter(|log| intent_file(exam.home, log).exists())
+        .filter(|log| exists(&intent_file(exam.home, log)))
         .map(|log| new_file(exam.home, log))
         .collect();
     let old = |exam: &Exam<'_>, path: &Path| exam.age(path).is_some_and(|age| age > NEVER);

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use crate::error::{BusError, failed};
+use crate::files::open_plain;
 use crate::home::{self, Home};
 
 /// A file of the archive, which nothing here ever reads. One log writes to it, under that log's lock.
@@ -20,13 +21,9 @@ impl Archive {
         let path = home.path(name);
         let broke = |error| failed("write to", &path, error);
         home::make_folder(path.parent().unwrap_or(&path))?;
-        let file = File::options()
-            .read(true)
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(broke)?;
+        let mut options = File::options();
+        options.read(true).create(true).append(true).mode(0o600);
+        let file = open_plain(&path, &options).map_err(broke)?;
         let before = file.metadata().map_err(broke)?.len();
         let mut file = BufWriter::with_capacity(256 * 1024, file);
         let mut last = [b'\n'];

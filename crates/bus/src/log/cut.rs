@@ -10,9 +10,10 @@ use muster_core::Fault;
 use serde::{Deserialize, Serialize};
 
 use super::archive::Archive;
-use super::{Entry, Log, entry, index_file, is_entry};
+use super::{Entry, Log, entry, index_file, is_entry, left_file};
 use crate::cursor::{Cursor, Source};
 use crate::error::{BusError, failed};
+use crate::files::{exists, open_plain, read_plain};
 use crate::home::{self, Home};
 use crate::json::{self, Keep};
 use crate::lock;
@@ -151,6 +152,7 @@ impl Log<'_> {
         fs::remove_file(&self.path).map_err(|error| failed("remove", &self.path, error))?;
         // Without its log an index says nothing; the next log of this name has another inode.
         let _ = fs::remove_file(index_file(self.home, &self.name));
+        let _ = fs::remove_file(left_file(self.home, &self.name));
         Ok(gone.count())
     }
 
@@ -165,7 +167,7 @@ impl Log<'_> {
         whereto: Option<&str>,
     ) -> Result<Gone, BusError> {
         let intent = intent_file(self.home, &self.name);
-        if intent.exists() {
+        if exists(&intent) {
             let why = "the cursors of an earlier cut of this log could not all be moved";
             return Err(Fault::other(why).into());
         }
@@ -292,11 +294,7 @@ impl Log<'_> {
         self.held.renew()?;
         fs::rename(&draft.new, &self.path).map_err(broke)?;
         draft.done = true;
-        self.file = File::options()
-            .read(true)
-            .append(true)
-            .open(&self.path)
-            .map_err(broke)?;
+        self.file = open_plain(&self.path, File::options().read(true).append(true)).map_err(broke)?;
         self.index.clear()?;
         self.count()
     }
@@ -319,13 +317,9 @@ impl Draft {
         }
         let broke = |error| failed("write", &self.new, error);
         home::make_folder(self.new.parent().unwrap_or(&self.new))?;
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&self.new)
-            .map_err(broke)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let file = open_plain(&self.new, &options).map_err(broke)?;
         let kept = self.kept.insert(BufWriter::with_capacity(256 * 1024, file));
         copy(log, 0..before, kept)
     }
@@ -421,7 +415,7 @@ fn note(home: &Home, intent: &Intent) -> Result<(), BusError> {
 /// A fault: then the log must not be read.
 pub(crate) fn finish(home: &Home, log: &str) -> Result<(), BusError> {
     let path = intent_file(home, log);
-    let text = match fs::read(&path) {
+    let text = match read_plain(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed("read", &path, error)),
@@ -432,7 +426,7 @@ pub(crate) fn finish(home: &Home, log: &str) -> Result<(), BusError> {
         tracing::warn!(file = %path.display(), "what was left of an interrupted cut cannot be read; it was put aside");
         return fs::rename(&path, &aside).map_err(|error| failed("move", &path, error));
     };
-    if new_file(home, log).exists() {
+    if exists(&new_file(home, log)) {
         // The log was not replaced. What stands in the archive stands there twice before long, which is allowed.
         fs::remove_file(&path).map_err(|error| failed("remove", &path, error))?;
         let _ = fs::remove_file(new_file(home, log));

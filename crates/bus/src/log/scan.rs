@@ -7,6 +7,7 @@ use std::path::Path;
 use super::cut::{Line, parsed};
 use super::{Log, walk};
 use crate::error::{BusError, failed};
+use crate::files::{self, NotPlain};
 use crate::home::Home;
 
 /// What a log holds.
@@ -24,13 +25,11 @@ pub(crate) struct Scanned {
 /// A fault; also for what is no plain file: a link may lead out of the directory.
 pub(crate) fn scan(path: &Path, mut each: impl FnMut(u64, &Line<'_>)) -> Result<Scanned, BusError> {
     let broke = |error| failed("read", path, error);
-    match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_file() => {}
-        Ok(_) => return Err(broke(std::io::Error::other("it is no plain file"))),
+    let file = match files::open_plain(path, File::options().read(true)) {
+        Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Scanned::default()),
         Err(error) => return Err(broke(error)),
-    }
-    let file = File::open(path).map_err(broke)?;
+    };
     let (mut entries, mut line_number) = (0, 0);
     let end = walk(&file, path, 0, |bytes, begins, ends| {
         line_number += 1;
@@ -71,12 +70,10 @@ fn tail(file: &File, end: u64, size: u64) -> std::io::Result<u64> {
 pub(crate) fn open_plain<'h>(home: &'h Home, log: &str) -> Result<Option<Log<'h>>, BusError> {
     let path = home.path(log);
     match fs::symlink_metadata(&path) {
-        Ok(meta) if meta.is_file() => Log::open_existing(home, log),
-        Ok(_) => Err(failed(
-            "clean",
-            &path,
-            std::io::Error::other("it is no plain file"),
-        )),
+        Ok(meta) => match NotPlain::of(meta.file_type()) {
+            None => Log::open_existing(home, log),
+            Some(odd) => Err(failed("clean", &path, std::io::Error::other(odd))),
+        },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed("read", &path, error)),
     }

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ALIASES, size};
+use super::ALIASES;
 use crate::error::{BusError, failed};
+use crate::files::read_plain;
 use crate::home::{self, Home};
 use crate::json::{self, Keep};
 use crate::lock;
@@ -101,11 +103,16 @@ pub fn forwarded(home: &Home, seat: &SeatId) -> Result<Option<SeatId>, BusError>
 pub fn gather(home: &Home, seat: &SeatId) -> Result<usize, BusError> {
     let mut gathered = 0;
     for (old, to) in aliases(home)? {
-        if to == *seat && size(&home.path(&home::inbox(&old)))? > 0 && forwarded(home, &old)?.is_some() {
+        if to == *seat && holds(&home.path(&home::inbox(&old))) && forwarded(home, &old)?.is_some() {
             gathered += fetch(home, &old, seat)?;
         }
     }
     Ok(gathered)
+}
+
+/// Whether an inbox that nobody reads any more holds something to fetch. What is no file keeps nobody from reading their own.
+fn holds(inbox: &Path) -> bool {
+    fs::symlink_metadata(inbox).is_ok_and(|meta| meta.is_file() && meta.len() > 0)
 }
 
 fn fetch(home: &Home, old: &SeatId, new: &SeatId) -> Result<usize, BusError> {
@@ -126,7 +133,7 @@ fn fetch(home: &Home, old: &SeatId, new: &SeatId) -> Result<usize, BusError> {
         return Ok(0);
     }
     let path = home.path(&from);
-    let late = match fs::read(&path) {
+    let late = match read_plain(&path) {
         Ok(late) => late,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(failed("read", &path, error)),

@@ -169,18 +169,20 @@ impl Tools {
         &self.inner.place
     }
 
-    /// Calls a tool. Blocks for as long as its files take; only [`Called::Wait`] leaves something to wait for.
+    /// Calls a tool. Blocks for as long as its files take; what would be marked as read is not when `wanted` says no by then. Only [`Called::Wait`] leaves something to wait for.
     pub fn call(
         &self,
         session: &Session,
         caller: &Caller,
         name: &str,
         arguments: Map<String, Value>,
+        wanted: &dyn Fn() -> bool,
     ) -> Called {
         let call = Call {
             tools: self,
             session,
             caller,
+            wanted,
         };
         specs::act(&call, name, arguments)
     }
@@ -191,6 +193,8 @@ pub(crate) struct Call<'c> {
     pub(crate) tools: &'c Tools,
     session: &'c Session,
     caller: &'c Caller,
+    /// Whether somebody still waits for the answer.
+    pub(crate) wanted: &'c dyn Fn() -> bool,
 }
 
 /// What a tool says: a JSON object.

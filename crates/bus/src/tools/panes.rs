@@ -9,6 +9,7 @@ use crate::message;
 use crate::names::{RoomName, SeatId};
 use crate::registry::Agents;
 use crate::rooms::{self, Rooms};
+use crate::sessions::Link;
 use crate::transports::{self, TransportKind};
 use crate::{Mode, build_id};
 
@@ -71,13 +72,25 @@ pub(super) fn report_transport(call: &Call<'_>, args: Report) -> Said {
     call.acting(&args.agent_id, |seat| {
         let report = transports::Report {
             transport: &args.transport,
-            host: args.host.as_deref(),
+            host: args.host.as_deref().or_else(|| host(call, &args)),
             target: args.tmux_target.as_deref(),
             since: args.since,
             build: None,
         };
         Ok(object! {"transport": transports::report(call.home(), seat, report)?})
     })
+}
+
+/// The machine of a pusher that does not name it: this one where the pane is the one that this process runs in.
+fn host(call: &Call<'_>, args: &Report) -> Option<&'static str> {
+    let session = call.session();
+    match session.link() {
+        Link::Http => Some(transports::UNKNOWN),
+        Link::Stdio => transports::this_machine().filter(|_| {
+            let pane = args.tmux_target.as_deref();
+            pane.is_some_and(|pane| session.panes().hold(&args.transport, pane))
+        }),
+    }
 }
 
 pub(super) fn clear_transport(call: &Call<'_>, args: Own) -> Said {

@@ -38,14 +38,16 @@ pub(super) fn join(call: &Call<'_>, args: Join) -> Said {
             "inTmux": call.tools.place().in_tmux(),
             "defaultRoom": talking::shown(call, seat, &general)?,
         };
-        // Last: what is marked read is in the answer.
-        let inbox = if args.read_inbox.unwrap_or(true) {
-            Value::Object(talking::inbox(call, seat, Want::default())?)
+        let (inbox, unread) = if args.read_inbox.unwrap_or(true) {
+            // Last, and nothing after it can fail: what is marked read is in the answer.
+            let inbox = talking::inbox(call, seat, Want::default())?;
+            let remaining = inbox.get("remaining").cloned().unwrap_or_default();
+            (Value::Object(inbox), remaining)
         } else {
-            Value::Null
+            (Value::Null, unread(home, seat, &Source::Inbox)?.into())
         };
         body.insert("inbox".to_owned(), inbox);
-        body.insert("unread".to_owned(), unread(home, seat, &Source::Inbox)?.into());
+        body.insert("unread".to_owned(), unread);
         Ok(body)
     })
 }

@@ -11,7 +11,7 @@ use crate::limits::MAX_WAIT;
 use crate::log::Entry;
 use crate::names::{RoomName, SeatId};
 use crate::post;
-use crate::read::{Want, read as read_new, unread};
+use crate::read::{Want, read_for, unread};
 use crate::rename;
 use crate::rooms::{self, Line, Rooms};
 use crate::wait::Waiter;
@@ -63,14 +63,14 @@ pub(super) fn read_messages(call: &Call<'_>, args: ReadMessages) -> Said {
     };
     call.acting(&args.agent_id, |seat| match &source {
         Source::Inbox => inbox(call, seat, want),
-        source => said(&read_new(call.home(), seat, source, want)?),
+        source => said(&read_for(call.home(), seat, source, want, call.wanted)?),
     })
 }
 
 /// An agent's direct messages, those among them that were sent to an earlier id of its own.
 pub(super) fn inbox(call: &Call<'_>, seat: &SeatId, want: Want) -> Said {
     rename::gather(call.home(), seat)?;
-    said(&read_new(call.home(), seat, &Source::Inbox, want)?)
+    said(&read_for(call.home(), seat, &Source::Inbox, want, call.wanted)?)
 }
 
 pub(super) fn retrieve_room_history(call: &Call<'_>, args: Retrieve) -> Said {
@@ -172,11 +172,12 @@ impl Waiting {
         self.timeout
     }
 
-    /// Reads what is new and marks it read. `None` when nothing is.
-    pub fn read(&mut self, tools: &Tools) -> Option<Answer> {
+    /// Reads what is new and marks it read, if `wanted` still says that somebody waits. `None` when nothing is new.
+    pub fn read(&mut self, tools: &Tools, wanted: &dyn Fn() -> bool) -> Option<Answer> {
         // Before the read: what is written during it is told.
         self.waiter.note();
-        match read_new(tools.home(), &self.seat, &self.source, Want::default()) {
+        match read_for(tools.home(), &self.seat, &self.source, Want::default(), wanted) {
+            Err(BusError::Gone) => Some(self.gone()),
             Ok(batch) if batch.returned == 0 => None,
             Ok(batch) => Some(Answer::of(said(&batch))),
             Err(error) => Some(Answer::of(Err(error))),

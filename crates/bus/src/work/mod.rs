@@ -309,6 +309,12 @@ pub fn export_work(
         .filter(|store| !store.documents.is_empty())
         .ok_or_else(|| BusError::NothingImported(project.to_owned()))?;
     let repo = repo(project, place, Some(&store))?;
+    // Another checkout of the same project is one thing, any folder of this machine another.
+    if write && repo.path() != store.repo && !repo.path().join(".git").exists() {
+        return Err(BusError::Argument(
+            "documents are written only into the repository they were imported from, or into another git checkout; this folder is neither",
+        ));
+    }
     let (mut documents, mut notes, mut edited, mut before) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for stored in &store.documents {
         let text = stored.document.render();

@@ -102,6 +102,88 @@ fn a_link_is_told_of_and_never_followed() {
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 2);
 }
 
+#[test]
+fn what_is_no_file_in_place_of_one_is_an_error_that_looking_neither_waits_for_nor_takes_away() {
+    let outside = tempfile::tempdir().unwrap();
+    let secret = outside.path().join("secret");
+    fs::write(&secret, "{}").unwrap();
+    for name in [
+        "agents.json",
+        "rooms.json",
+        "room.jsonl",
+        "status.jsonl",
+        "scopes.json",
+        "tokens.json",
+        "inbox/bob.jsonl",
+        "rooms/seo.jsonl",
+        "cursors/bob.json",
+        "receipts/bob.jsonl",
+        "sessions/one.json",
+        "transports/bob.json",
+        "work/site.json",
+        "archive/inbox/bob.jsonl",
+        ".muster/cut/room.jsonl.json",
+        ".muster/rename/bob.json",
+        ".muster/rename/bob.inbox",
+        ".muster/alias/old.json",
+        ".muster/index/room.jsonl",
+        ".muster/locks/room.jsonl",
+        ".muster/history/0123456789ab.json",
+    ] {
+        for link in [false, true] {
+            let bus = Bus::new();
+            let path = bus.path(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let _ = fs::remove_file(&path);
+            if link {
+                symlink(&secret, &path).unwrap();
+            } else {
+                nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+            }
+            let home = bus.home.clone();
+            let (tell, told) = std::sync::mpsc::channel();
+            std::thread::spawn(move || drop(tell.send([doctor(&home, &LOOK), doctor(&home, &FIX)])));
+            let reports = told.recv_timeout(Duration::from_secs(60));
+            let check = if link { "symbolic-link" } else { "not-a-file" };
+            for report in reports.unwrap_or_else(|_| panic!("doctor waits for {name}")) {
+                let found = of(&report, check);
+                assert_eq!(found.len(), 1, "{name}: {report:#?}");
+                assert_eq!(
+                    (found[0].severity, found[0].subject.as_str(), found[0].fixable),
+                    (Severity::Error, name, false)
+                );
+                assert!(!report.healthy);
+            }
+            assert!(
+                fs::symlink_metadata(&path).is_ok(),
+                "{name} stands where it stood"
+            );
+            assert_eq!(fs::read(&secret).unwrap(), b"{}", "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_config_that_is_no_file_is_told_of_before_anything_else_can_be_looked_at() {
+    let bus = Bus::new();
+    nix::unistd::mkfifo(&bus.path("config.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let root = bus.dir.path().to_owned();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (limits, clock) = (
+            muster_bus::limits::Limits::default(),
+            muster_core::Clock::system(),
+        );
+        tell.send(muster_bus::doctor::doctor_at(&root, limits, &clock, &FIX))
+    });
+    let report = told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+    assert_eq!(
+        (report.findings[0].check, report.findings[0].subject.as_str()),
+        ("not-a-file", "config.json")
+    );
+    assert!(!report.healthy && report.fixed == 0);
+}
+
 // spec: DOC-027
 #[test]
 fn tokens_that_others_may_read_or_that_are_damaged_are_found_and_never_shown() {

@@ -179,8 +179,10 @@ fn another_live_session_alone_holds_an_id() {
 fn the_agents_own_pane_may_take_it_back() {
     let world = World::new();
     registry::register(&world.home, &seat("alice"), None, None).unwrap();
+    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let report = Report {
         transport: "tmux-push-remote",
+        host: Some(here.trim()),
         target: Some("%7"),
         ..Report::default()
     };

@@ -1,7 +1,11 @@
 //! Markers of bus connections.
 
+use std::fs::{self, File};
+use std::time::Duration;
+
 use muster_bus::BusError;
-use muster_bus::identity::{How, Session};
+use muster_bus::identity::{Ask, How, Session};
+use muster_bus::registry;
 use muster_bus::sessions::{self, Link};
 use muster_bus::transports::Panes;
 
@@ -116,6 +120,100 @@ fn one_marker_that_cannot_be_read_makes_the_list_of_live_ones_unknown() {
         sessions::leftovers(&world.home).unwrap().is_empty(),
         "it is not known to be dead"
     );
+}
+
+/// Sets when a file was last written, in seconds before now.
+fn age(world: &World, name: &str, seconds: u64) {
+    let path = world.dir.path().join(name);
+    let now = fs::metadata(&path).unwrap().modified().unwrap();
+    let then = now - Duration::from_secs(seconds);
+    File::options()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .set_modified(then)
+        .unwrap();
+}
+
+/// Whether the ids of others can be told to be free, though this marker stands there.
+fn free(world: &World) -> bool {
+    let bound = bind(&world.session(), "alice");
+    assert!(
+        matches!(bound, Ok(()) | Err(BusError::CannotVerify { .. })),
+        "{bound:?}"
+    );
+    assert_eq!(sessions::live(&world.home).is_ok(), bound.is_ok());
+    bound.is_ok()
+}
+
+#[test]
+fn a_marker_that_was_left_empty_a_minute_ago_proves_nobody_alive() {
+    let world = World::new();
+    world.put("sessions/torn.json", "");
+    assert!(!free(&world), "it may be about to be filled");
+    age(&world, "sessions/torn.json", 55);
+    assert!(!free(&world));
+    age(&world, "sessions/torn.json", 61);
+    assert!(free(&world));
+    assert!(world.exists("sessions/torn.json"), "it is the doctor's to remove");
+    // Half of one may be somebody's who is there.
+    let world = World::new();
+    world.put("sessions/torn.json", "{");
+    age(&world, "sessions/torn.json", 61);
+    assert!(!free(&world));
+}
+
+#[test]
+fn a_marker_that_cannot_be_read_from_before_the_machine_booted_proves_nobody_alive() {
+    let up = fs::read_to_string("/proc/uptime").unwrap();
+    let up: u64 = up.split('.').next().unwrap().parse().unwrap();
+    let world = World::new();
+    world.put("sessions/torn.json", "{\"agentId\":\"alice\",");
+    age(&world, "sessions/torn.json", up.saturating_sub(30));
+    assert!(!free(&world), "it was written after the boot");
+    age(&world, "sessions/torn.json", up + 30);
+    assert!(free(&world));
+    // What can be read is judged by its process, however old it is.
+    let world = World::new();
+    let pid = std::process::id();
+    world.put(
+        "sessions/old.json",
+        &format!("{{\"agentId\":\"alice\",\"pid\":{pid}}}"),
+    );
+    age(&world, "sessions/old.json", up + 30);
+    assert!(matches!(
+        bind(&world.session(), "alice"),
+        Err(BusError::Live { .. })
+    ));
+}
+
+// spec: IDN-010
+#[test]
+fn the_end_of_a_call_without_a_session_frees_nobody() {
+    for client in [Some("here"), None] {
+        let world = World::new();
+        let alice = seat("alice");
+        let once = || {
+            let call = Session::new(&world.home, Link::Http, Panes::default()).unwrap();
+            call.claim(Ask {
+                client,
+                bearer: client.is_none(),
+                once: true,
+                ..Ask::of(&alice)
+            })
+            .unwrap()
+            .commit();
+            registry::register(&world.home, &alice, None, None).unwrap();
+            call.end().unwrap();
+        };
+        once();
+        let said = bind(&world.session(), "alice").unwrap_err().to_string();
+        assert!(said.contains("heartbeat"), "{said}");
+        // The agent itself goes on, and its silence frees the id as any other's.
+        once();
+        world.pass(301);
+        bind(&world.session(), "alice").unwrap();
+    }
 }
 
 #[test]

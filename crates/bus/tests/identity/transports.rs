@@ -5,7 +5,7 @@ use std::fs;
 use muster_bus::transports::{self, Attach, ConfigSource, Panes, Report, TransportKind};
 use muster_bus::{BusError, registry, sessions};
 
-use crate::{World, seat, sleeper};
+use crate::{World, bind, seat, sleeper};
 
 fn remote(target: Option<&str>) -> Report<'_> {
     Report {
@@ -202,6 +202,38 @@ fn a_pane_that_another_live_agent_holds_is_refused() {
         ..remote(Some("w3:p1"))
     };
     transports::report(&world.home, &seat("carol"), elsewhere).unwrap();
+}
+
+// spec: IDN-013
+#[test]
+fn a_pane_of_a_machine_that_is_not_named_is_nobodys_own() {
+    let panes = Panes::of(|name| (name == "TMUX_PANE").then(|| "%0".to_owned()));
+    let world = World::new();
+    let alice = seat("alice");
+    let here = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for (host, own) in [
+        (None, false),
+        (Some(transports::UNKNOWN), false),
+        (Some("another-machine-than-this"), false),
+        (Some(here.trim()), true),
+    ] {
+        let report = Report {
+            host,
+            ..remote(Some("%0"))
+        };
+        registry::register(&world.home, &alice, None, None).unwrap();
+        let marker = transports::report(&world.home, &alice, report).unwrap();
+        assert_eq!(panes.are_of(&marker), own, "{host:?}");
+        let bound = bind(&world.session_in("TMUX_PANE", "%0"), "alice");
+        assert_eq!(bound.is_ok(), own, "{host:?}: {bound:?}");
+    }
+    // A process of this machine needs no name.
+    let own = std::process::id();
+    world.put(
+        "transports/alice.json",
+        &format!(r#"{{"agentId":"alice","transport":"tmux-push","pid":{own},"target":"%0"}}"#),
+    );
+    assert!(panes.are_of(&transports::load(&world.home, &alice).unwrap().unwrap()));
 }
 
 #[test]

@@ -113,6 +113,29 @@ fn a_fresh_decision_outlives_the_cut_and_an_old_one_does_not() {
     );
 }
 
+#[test]
+fn a_channel_full_of_fresh_decisions_is_looked_through_again_only_after_as_many_posts_as_a_cut_takes_out() {
+    let bus = small();
+    for number in 0..21 {
+        bus.post("general", &number.to_string(), Some(Kind::Decision));
+    }
+    // Now all of them may go, so a post that looked would take them.
+    bus.days(31);
+    for number in 21..30 {
+        bus.post("general", &number.to_string(), None);
+        assert!(!bus.has("archive"), "the channel was looked through for {number}");
+    }
+    assert_eq!(bus.texts("room.jsonl"), numbers(0..30));
+    bus.post("general", "30", None);
+    assert_eq!(bus.texts("room.jsonl"), numbers(21..31));
+    assert_eq!(bus.texts("archive/rooms/general.jsonl"), numbers(0..21));
+    // What was noted of the file before says nothing of the one that took its place.
+    for number in 31..42 {
+        bus.post("general", &number.to_string(), None);
+    }
+    assert_eq!(bus.texts("room.jsonl"), numbers(32..42));
+}
+
 // spec: STO-034
 #[test]
 fn a_reader_in_the_middle_gets_only_what_is_new_to_it_when_the_channel_is_cut() {

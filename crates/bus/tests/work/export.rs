@@ -174,6 +174,7 @@ fn a_link_inside_the_repository_stays_one_and_its_target_is_written() {
 fn an_export_into_another_checkout_makes_what_is_missing_and_leaves_what_differs() {
     let (world, other) = (everything(), World::new(&[]));
     std::fs::remove_dir(other.repo.join("docs")).unwrap();
+    std::fs::create_dir(other.repo.join(".git")).unwrap();
     let place = Place {
         repo: Some(&other.repo),
         default_repo: None,
@@ -184,4 +185,19 @@ fn an_export_into_another_checkout_makes_what_is_missing_and_leaves_what_differs
     let refused = export_work(&world.home, "p", true, None, place);
     assert!(matches!(refused, Err(BusError::Edited(_))));
     assert_eq!(other.text("docs/QUEUE.md"), "- [ ] its own\n");
+}
+
+#[test]
+fn documents_are_written_into_no_folder_that_is_neither_their_repository_nor_a_checkout() {
+    let world = everything();
+    let other = tempfile::tempdir().unwrap();
+    std::fs::create_dir(other.path().join("docs")).unwrap();
+    let elsewhere = Place {
+        repo: Some(other.path()),
+        default_repo: None,
+    };
+    let refused = export_work(&world.home, "p", true, None, elsewhere);
+    assert!(matches!(refused, Err(BusError::Argument(_))), "{refused:?}");
+    assert!(all(other.path()).is_empty(), "nothing was made there");
+    assert!(export_work(&world.home, "p", true, None, world.named()).is_ok());
 }

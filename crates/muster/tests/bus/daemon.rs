@@ -273,6 +273,9 @@ fn what_comes_from_another_sites_page_is_turned_away() {
         format!("http://evil.example:{port}"),
         "null".to_owned(),
         format!("http://127.0.0.1.evil.example:{port}"),
+        "http://203.0.113.9".to_owned(),
+        format!("http://203.0.113.9:{port}"),
+        format!("http://[2001:db8::9]:{port}"),
     ] {
         let answer = list(&daemon, Some(SHARED), &[("origin", &origin)]);
         assert_eq!(answer.status, 403, "{origin}: {answer:?}");
@@ -348,4 +351,33 @@ fn a_port_in_use_is_said_and_ends_the_start() {
     assert_eq!(said.status.code(), Some(1));
     assert!(said.err.contains(&format!("port {}", daemon.port())), "{said:?}");
     daemon.session(SHARED).ok("ping", json!({}));
+}
+
+mod heavy {
+    use super::*;
+    use crate::support::Http;
+
+    const EACH: usize = 1_200;
+
+    #[test]
+    fn a_client_that_only_begins_sessions_is_told_to_stop_and_keeps_those_it_has() {
+        let bus = Bus::new();
+        let (alice, bob) = (bus.mint("alice"), bus.mint("bob"));
+        let daemon = bus.daemon_with(&[]);
+        let held = daemon.session(&alice);
+        held.ok("join", json!({"agentId": "alice"}));
+        assert_eq!(
+            Http::begin_many(&daemon.url(), &alice, EACH - 1),
+            vec![200; EACH - 1]
+        );
+        let refused = Http::begin_many(&daemon.url(), &alice, 20);
+        assert_eq!(refused, vec![503; 20]);
+        held.ok("heartbeat", json!({"agentId": "alice"}));
+        // Neither another agent nor a client without sessions is in the way of it.
+        daemon.session(&bob).ok("join", json!({"agentId": "bob"}));
+        daemon.now(&alice).ok("heartbeat", json!({"agentId": "alice"}));
+        assert!((200..300).contains(&held.leave()));
+        assert_eq!(Http::begin_many(&daemon.url(), &alice, 2), [200, 503]);
+        assert!(!daemon.err.text().contains("panicked"), "{}", daemon.err.text());
+    }
 }

@@ -430,6 +430,130 @@ fn a_client_that_leaves_during_a_wait_ends_its_process_and_takes_no_message_alon
     assert_eq!(crate::support::texts(&again["inbox"]), ["kept"]);
 }
 
+// spec: IDN-010
+#[test]
+fn an_agent_of_a_client_without_sessions_is_live_between_two_calls() {
+    for own in [false, true] {
+        let bus = Bus::new();
+        let token = if own {
+            bus.mint("alice")
+        } else {
+            crate::support::SHARED.to_owned()
+        };
+        let daemon = bus.daemon();
+        let now = daemon.now(&token);
+        now.ok("join", json!({"agentId": "alice"}));
+        until("the call has ended", || bus.markers("alice").is_empty());
+        let near = bus.stdio();
+        let sentence = near.refused("join", json!({"agentId": "alice"}), "identity_live");
+        assert!(sentence.contains("heartbeat"), "{sentence}");
+        now.ok("heartbeat", json!({"agentId": "alice"}));
+        near.refused("heartbeat", json!({"agentId": "alice"}), "identity_live");
+        until("the call has ended", || bus.markers("alice").is_empty());
+        bus.move_clock(301);
+        near.ok("join", json!({"agentId": "alice"}));
+    }
+}
+
+// spec: IDN-010
+#[test]
+fn a_call_that_stands_for_itself_frees_nobody_though_it_names_a_session() {
+    let bus = Bus::new();
+    let token = bus.mint("alice");
+    let daemon = bus.daemon_with(&[]);
+    let session = daemon.session(&token);
+    for revision in ["2026-07-28", "2025-11-25"] {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": revision,
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {}
+        });
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": "join", "arguments": {"agentId": "alice"}, "_meta": meta}});
+        let headers = [
+            ("mcp-session-id", session.session.as_str()),
+            ("mcp-protocol-version", revision),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "join"),
+        ];
+        let answer = crate::support::post(&daemon.url(), Some(&token), &headers, &body.to_string());
+        assert_eq!(answer.status, 200, "{revision}: {answer:?}");
+        assert!(
+            answer.text.contains("\"registered\":true"),
+            "{revision}: {answer:?}"
+        );
+        until("the call has ended", || bus.markers("alice").is_empty());
+        bus.stdio()
+            .refused("join", json!({"agentId": "alice"}), "identity_live");
+    }
+}
+
+// spec: IDN-013
+#[test]
+fn a_pane_that_came_over_the_network_is_no_pane_of_this_machine() {
+    let bus = Bus::new();
+    let daemon = bus.daemon();
+    let far = daemon.session(crate::support::SHARED);
+    far.ok("join", json!({"agentId": "alice"}));
+    let report = json!({"agentId": "alice", "transport": "tmux-push-remote", "tmuxTarget": "%0"});
+    let said = far.ok("report_transport", report);
+    assert_eq!(said["transport"]["host"], "unknown");
+    far.leave();
+    until("the session has ended", || bus.markers("alice").is_empty());
+    bus.stdio_with(&[("TMUX_PANE", "%0")])
+        .refused("join", json!({"agentId": "alice"}), "identity_live");
+}
+
+// spec: IDN-013
+#[test]
+fn an_agent_that_reports_the_pane_it_runs_in_comes_back_to_it() {
+    let bus = Bus::new();
+    let report =
+        |id: &str, pane: &str| json!({"agentId": id, "transport": "tmux-push-remote", "tmuxTarget": pane});
+    let first = bus.stdio_with(&[("TMUX_PANE", "%3")]);
+    first.ok("join", json!({"agentId": "alice"}));
+    let said = first.ok("report_transport", report("alice", "%3"));
+    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(said["transport"]["host"], here.trim());
+    first.end_by(Signal::SIGKILL);
+    bus.stdio_with(&[("TMUX_PANE", "%4")])
+        .refused("join", json!({"agentId": "alice"}), "identity_live");
+    bus.stdio_with(&[("TMUX_PANE", "%3")])
+        .ok("join", json!({"agentId": "alice"}));
+    // A pane that it does not run in may be of any machine.
+    let other = bus.stdio_with(&[("TMUX_PANE", "%5")]);
+    other.ok("join", json!({"agentId": "bob"}));
+    let said = other.ok("report_transport", report("bob", "%6"));
+    assert_eq!(said["transport"].get("host"), None);
+    other.end_by(Signal::SIGKILL);
+    bus.stdio_with(&[("TMUX_PANE", "%6")])
+        .refused("join", json!({"agentId": "bob"}), "identity_live");
+}
+
+// spec: IDN-018
+#[test]
+fn a_marker_that_was_left_empty_long_ago_stops_nobody() {
+    by_both_doors(|bus| {
+        let name = "sessions/0b9f3e5e-0000-4000-8000-000000000000.json";
+        bus.write(name, "");
+        bus.agent()
+            .refused("join", json!({"agentId": "alice"}), "cannot_verify");
+        let marker = std::fs::File::options().write(true).open(bus.file(name)).unwrap();
+        let written = marker.metadata().unwrap().modified().unwrap();
+        marker
+            .set_modified(written - std::time::Duration::from_secs(120))
+            .unwrap();
+        let alice = bus.joined("alice");
+        bus.joined("bob");
+        assert_eq!(alice.ok("ping", json!({"to": "bob"}))["alive"], true);
+        alice.ok(
+            "rename_agent",
+            json!({"agentId": "alice", "newAgentId": "alicia"}),
+        );
+        alice.ok("prune", json!({}));
+    });
+}
+
 #[test]
 fn a_session_over_http_that_leaves_frees_its_id_at_once() {
     let bus = Bus::new();

@@ -96,16 +96,38 @@ fn a_token_binds_its_session_to_its_agent_before_any_call() {
     keeps_to_alice(&bus, &session);
     session.ok("join", json!({"agentId": "alice"}));
     keeps_to_alice(&bus, &session);
-    // The session of one agent under the token of another acts as neither.
-    let stolen = session.under(&bob);
-    assert!(
-        stolen
-            .refused("heartbeat", json!({"agentId": "alice"}), "identity_bound")
-            .contains("'bob'")
-    );
-    stolen.refused("heartbeat", json!({"agentId": "bob"}), "identity_bound");
     // A second session of the same agent needs no force.
     daemon.session(&alice).ok("join", json!({"agentId": "alice"}));
+}
+
+// spec: NET-021
+#[test]
+fn a_session_is_open_to_the_token_that_opened_it_and_to_no_other() {
+    let bus = Bus::new();
+    let (alice, bob) = (bus.mint("alice"), bus.mint("bob"));
+    let daemon = bus.daemon_with(&[]);
+    let session = daemon.session(&alice);
+    session.ok("join", json!({"agentId": "alice"}));
+    let stolen = session.under(&bob);
+    assert_eq!(stolen.status(), 404);
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "heartbeat", "arguments": {"agentId": "bob"}}});
+    let said = stolen.post(&call);
+    assert!(
+        said.status == 404 && said.text.contains("nothing was done"),
+        "{said:?}"
+    );
+    let told = stolen
+        .post(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
+    assert_eq!(told.status, 404);
+    assert_eq!(stolen.leave(), 404, "nor does it end it");
+    session.ok("heartbeat", json!({"agentId": "alice"}));
+    // A fresh token of the same agent begins a fresh session.
+    let fresh = bus.mint("alice");
+    assert_eq!(session.under(&fresh).status(), 404);
+    daemon
+        .session(&fresh)
+        .ok("heartbeat", json!({"agentId": "alice"}));
 }
 
 // spec: IDN-024 IDN-025 NET-027

@@ -335,3 +335,33 @@ mod heavy {
         }
     }
 }
+
+#[test]
+fn a_cancelled_call_of_any_tool_that_reads_takes_nothing_however_late_its_turn_comes() {
+    by_both_doors(|bus| {
+        let alice = bus.joined("alice");
+        let bob = bus.joined("bob");
+        for (tool, arguments) in [
+            ("wait_for_message", inbox("bob", 30_000)),
+            ("read_messages", json!({"agentId": "bob", "source": "inbox"})),
+            ("join", json!({"agentId": "bob", "attach": false})),
+        ] {
+            // Somebody else holds the inbox while the call is made and taken back.
+            let text = format!("for {tool}");
+            dm(&*alice, "alice", "bob", &text);
+            let lock = std::fs::File::options()
+                .write(true)
+                .open(bus.file(".muster/locks/inbox+bob.jsonl"))
+                .unwrap();
+            lock.lock().unwrap();
+            let waiting = bob.wait(tool, arguments);
+            settle();
+            bob.cancel(&waiting);
+            settle();
+            drop(lock);
+            settle();
+            let got = bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox"}));
+            assert_eq!(texts(&got), [text], "{tool}");
+        }
+    });
+}

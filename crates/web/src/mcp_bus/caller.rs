@@ -121,8 +121,13 @@ pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Requ
         .extensions()
         .get::<ConnectInfo<SocketAddr>>()
         .map(|peer| peer.0.ip());
-    let Some(mut caller) = bearer(request.headers()).and_then(|bearer| daemon.bearers.caller(bearer, peer))
-    else {
+    let known = bearer(request.headers()).and_then(|bearer| {
+        Some((
+            daemon.bearers.caller(bearer, peer)?,
+            Bearer(TokenHash::of(bearer)),
+        ))
+    });
+    let Some((mut caller, bearer)) = known else {
         let challenge = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))];
         return (
             StatusCode::UNAUTHORIZED,
@@ -131,18 +136,47 @@ pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Requ
         )
             .into_response();
     };
-    caller.once = !request.headers().contains_key("mcp-session-id");
+    let session = session(request.headers());
+    // Another agent's session is as unknown as one that has ended.
+    if session.is_some_and(|session| !daemon.sessions.is_of(session, &bearer.0)) {
+        return (
+            StatusCode::NOT_FOUND,
+            "no session of this name is open under this token; nothing was done, begin another\n",
+        )
+            .into_response();
+    }
+    caller.once = session.is_none() || has_no_sessions(request.headers());
     request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(bearer);
     next.run(request).await
 }
+
+/// The token that came with a request, as its hash.
+#[derive(Clone)]
+pub(super) struct Bearer(pub(super) TokenHash);
+
+/// The session that a request names.
+pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
+    headers.get("mcp-session-id").and_then(|id| id.to_str().ok())
+}
+
+/// Whether a request is of a revision that has no sessions, whatever else it says.
+fn has_no_sessions(headers: &HeaderMap) -> bool {
+    headers
+        .get("mcp-protocol-version")
+        .is_some_and(|revision| revision.as_bytes() >= FIRST_WITHOUT_SESSIONS.as_bytes())
+}
+
+/// Revisions are dates, so that they are compared as text.
+const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";
 
 /// Turns away what a page of another site sends, and what was sent to a name that is not this server's.
 pub(super) async fn this_server_only(State(daemon): State<Daemon>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let mut hosts = headers.get_all(HOST).iter();
     let ours = |host: &str| gate::is_host(host, &daemon.listening, &daemon.names);
-    match (hosts.next(), hosts.next()) {
-        (Some(host), None) if host.to_str().is_ok_and(ours) => {}
+    let host = match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
+        (Some(Ok(host)), None) if ours(host) => host,
         (Some(_), None) => {
             return (
                 StatusCode::MISDIRECTED_REQUEST,
@@ -157,14 +191,11 @@ pub(super) async fn this_server_only(State(daemon): State<Daemon>, request: Requ
             )
                 .into_response();
         }
-    }
+    };
     let foreign = headers.get_all(ORIGIN).iter().any(|origin| {
-        let host = origin
+        !origin
             .to_str()
-            .ok()
-            .and_then(|origin| origin.split_once("://"))
-            .map(|(_, host)| host);
-        !host.is_some_and(ours)
+            .is_ok_and(|origin| gate::is_origin(origin, host, &daemon.listening, &daemon.names))
     });
     if foreign {
         return (

@@ -1,6 +1,6 @@
 //! Requests under way over HTTP: each number once in a session, and a sign when whoever asked hangs up. Never looks further into a message than its number.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +11,13 @@ use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
+use muster_bus::tools::Caller;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{BODY, Daemon};
+use super::{BODY, Daemon, caller};
 
 /// How long a number may still be taken after its answer went out: the client may have read the answer before this process let go of it.
 const LINGER: Duration = Duration::from_millis(300);
@@ -71,7 +73,38 @@ struct Message<'m> {
     id: Option<&'m RawValue>,
     #[serde(borrow, default)]
     method: Option<&'m RawValue>,
+    #[serde(borrow, default)]
+    params: Option<&'m RawValue>,
 }
+
+impl Message<'_> {
+    /// Whether it asks for a new session.
+    fn begins(&self) -> bool {
+        self.method
+            .and_then(|method| serde_json::from_str::<String>(method.get()).ok())
+            .is_some_and(|method| method == "initialize")
+    }
+
+    /// Whether it names its revision itself, as clients without sessions do in each message.
+    fn stands_alone(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Params {
+            #[serde(rename = "_meta", default)]
+            meta: HashMap<String, IgnoredAny>,
+        }
+        self.params
+            .and_then(|params| serde_json::from_str::<Params>(params.get()).ok())
+            .is_some_and(|params| {
+                params
+                    .meta
+                    .contains_key("io.modelcontextprotocol/protocolVersion")
+            })
+    }
+}
+
+/// A message that asks for a new session.
+#[derive(Clone)]
+pub(super) struct Begins;
 
 /// Lets a message through, unless its number is under way in its session: of two requests with one number the answers cannot be told apart.
 pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request, next: Next) -> Response {
@@ -86,11 +119,16 @@ pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request
         )
             .into_response();
     };
-    let session = parts
-        .headers
-        .get("mcp-session-id")
-        .and_then(|id| id.to_str().ok());
+    let session = caller::session(&parts.headers);
     let message = serde_json::from_slice::<Message<'_>>(&body).ok();
+    if message.as_ref().is_some_and(Message::begins) {
+        parts.extensions.insert(Begins);
+    }
+    if message.as_ref().is_some_and(Message::stands_alone)
+        && let Some(caller) = parts.extensions.get_mut::<Caller>()
+    {
+        caller.once = true;
+    }
     let number = message.and_then(|message| message.method.and(message.id).map(|id| id.get().to_owned()));
     let flight = match session.zip(number) {
         None => None,

@@ -109,16 +109,46 @@ fn loopback(host: &str) -> bool {
 /// Whether a `Host` header names one of the addresses that the bus listens on, or this machine: a page of another site, whose name was made
 /// to point here, names itself.
 pub(super) fn is_host(host: &str, listening: &[SocketAddr], names: &[String]) -> bool {
-    let bare = match host.rsplit_once(':') {
-        Some((bare, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !bare.ends_with(':') => bare,
-        _ => host,
-    };
-    let bare = bare.trim_start_matches('[').trim_end_matches(']');
+    let bare = without_port(host);
     if bare.eq_ignore_ascii_case("localhost") || names.iter().any(|name| name.eq_ignore_ascii_case(bare)) {
         return true;
     }
     // An address cannot be made to point elsewhere by a name server.
     bare.parse::<IpAddr>().is_ok() && !listening.is_empty()
+}
+
+/// A host or an address as it stands in a header, without its port and without brackets.
+fn without_port(host: &str) -> &str {
+    let bare = match host.rsplit_once(':') {
+        Some((bare, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !bare.ends_with(':') => bare,
+        _ => host,
+    };
+    bare.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// Whether an `Origin` header names an address or a name that the bus listens on. Another machine's page may stand under an address too, so
+/// here an address has to be ours. Where the bus listens on every address, ours is the one that `host` says the request was sent to.
+pub(super) fn is_origin(origin: &str, host: &str, listening: &[SocketAddr], names: &[String]) -> bool {
+    let Some((_, origin)) = origin.split_once("://") else {
+        return false;
+    };
+    let bare = without_port(origin);
+    if names.iter().any(|name| name.eq_ignore_ascii_case(bare)) {
+        return true;
+    }
+    let address = |text: &str| text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
+    let (page, sent_to) = (address(bare), address(without_port(host)));
+    let localhost = bare.eq_ignore_ascii_case("localhost");
+    listening.iter().map(|own| own.ip().to_canonical()).any(|own| {
+        let near = localhost || page.is_some_and(|page| page.is_loopback());
+        if own.is_unspecified() {
+            near || (page.is_some() && page == sent_to)
+        } else if own.is_loopback() {
+            near
+        } else {
+            page == Some(own)
+        }
+    })
 }
 
 #[cfg(test)]
@@ -200,6 +230,47 @@ mod tests {
                 "{far}"
             );
         }
+    }
+
+    // spec: NET-022
+    #[test]
+    fn a_page_is_ours_only_by_a_name_or_an_address_that_the_bus_listens_on() {
+        let names = ["bus.example.org".to_owned()];
+        let of = |origin: &str, host: &str, listening: &[&str]| {
+            let listening: Vec<SocketAddr> =
+                listening.iter().map(|address| address.parse().unwrap()).collect();
+            is_origin(origin, host, &listening, &names)
+        };
+        let near = "127.0.0.1:8765";
+        for own in [
+            "http://127.0.0.1:8765",
+            "http://127.0.0.1",
+            "http://localhost:8765",
+            "http://[::1]:8765",
+            "https://BUS.example.org",
+        ] {
+            assert!(of(own, near, &["127.0.0.1:8765"]), "{own}");
+        }
+        for foreign in [
+            "http://203.0.113.9",
+            "http://203.0.113.9:8765",
+            "http://[2001:db8::1]:8765",
+            "http://0.0.0.0:8765",
+            "http://evil.example",
+            "null",
+            "127.0.0.1",
+            "http://127.0.0.1.evil.example",
+            "http://evil.example@127.0.0.1",
+        ] {
+            assert!(!of(foreign, near, &["127.0.0.1:8765"]), "{foreign}");
+            assert!(!of(foreign, near, &["10.0.0.5:8765"]), "{foreign}");
+            assert!(!of(foreign, near, &["0.0.0.0:8765"]), "{foreign}");
+            assert!(!of(foreign, near, &["[::]:8765"]), "{foreign}");
+        }
+        assert!(of("http://10.0.0.5:8765", "10.0.0.5:8765", &["10.0.0.5:8765"]));
+        assert!(!of("http://localhost:8765", "10.0.0.5:8765", &["10.0.0.5:8765"]));
+        assert!(of("http://10.0.0.5:8765", "10.0.0.5:8765", &["0.0.0.0:8765"]));
+        assert!(of("http://127.0.0.1:8765", "127.0.0.1:8765", &["[::]:8765"]));
     }
 
     #[test]

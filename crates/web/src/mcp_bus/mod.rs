@@ -5,6 +5,7 @@ mod flight;
 mod gate;
 mod input;
 mod server;
+mod sessions;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +22,6 @@ use muster_bus::sessions::Link;
 use muster_bus::tools::Tools;
 use muster_bus::transports::Panes;
 use rmcp::ServiceExt as _;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -72,7 +72,8 @@ pub struct Daemon {
     flights: flight::Flights,
     /// Ends what is left of sessions and streams, after the last words.
     cut: CancellationToken,
-    service: StreamableHttpService<server::Server, LocalSessionManager>,
+    sessions: Arc<sessions::Sessions>,
+    service: StreamableHttpService<server::Server, sessions::Sessions>,
 }
 
 impl Daemon {
@@ -84,10 +85,7 @@ impl Daemon {
         names: &[String],
         stop: &CancellationToken,
     ) -> Self {
-        let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(IDLE);
-        // No empty event first: some clients take it for a broken message.
-        sessions.session_config.sse_retry = None;
+        let sessions = Arc::new(sessions::Sessions::new(IDLE));
         let mut config = StreamableHttpServerConfig::default();
         config.json_response = true;
         config.sse_retry = None;
@@ -104,7 +102,7 @@ impl Daemon {
                     .map_err(|error| std::io::Error::other(error.chain()))?;
                 Ok(server::Server::new(tools.clone(), session, ends.clone()))
             },
-            Arc::new(sessions),
+            sessions.clone(),
             config,
         );
         Self {
@@ -113,6 +111,7 @@ impl Daemon {
             names: names.into(),
             flights: flight::Flights::default(),
             cut,
+            sessions,
             service,
         }
     }
@@ -125,13 +124,14 @@ impl Daemon {
             ..Limits::default()
         };
         let (cut, ends) = (self.cut.clone(), stop.clone());
+        let sessions = self.sessions.clone();
         let serving = crate::serve(listener, self.router(), limits, stop);
         let last_words = async {
             ends.cancelled().await;
             tokio::time::sleep(LAST_WORDS).await;
             cut.cancel();
         };
-        tokio::join!(serving, last_words);
+        tokio::join!(serving, last_words, sessions.end_unused_until(&ends));
     }
 
     /// Its routes.
@@ -151,7 +151,15 @@ impl Daemon {
 }
 
 async fn mcp(State(daemon): State<Daemon>, request: Request) -> Response {
-    match daemon.service.oneshot(request).await {
+    let Some(caller::Bearer(bearer)) = request.extensions().get().cloned() else {
+        return StatusCode::UNAUTHORIZED.into_response();
+    };
+    let begins = request.extensions().get::<flight::Begins>().is_some();
+    if begins && let Err(full) = daemon.sessions.room(&bearer) {
+        return full.into_response();
+    }
+    let serving = daemon.service.oneshot(request);
+    match sessions::under(bearer, serving).await {
         Ok(response) => response.into_response(),
         Err(never) => match never {},
     }

@@ -65,9 +65,12 @@ impl Server {
             if gone.is_cancelled() || hung_up.is_cancelled() || self.stop.is_cancelled() {
                 return Ok(waiting.lock().await.gone());
             }
-            let kept = waiting.clone();
+            let (kept, asked) = (waiting.clone(), (gone.clone(), hung_up.clone()));
             let read = self
-                .blocking(move |tools, _| kept.blocking_lock().read(tools))
+                .blocking(move |tools, _| {
+                    let wanted = || !asked.0.is_cancelled() && !asked.1.is_cancelled();
+                    kept.blocking_lock().read(tools, &wanted)
+                })
                 .await?;
             if let Some(answer) = read {
                 return Ok(answer);
@@ -134,8 +137,12 @@ impl ServerHandler for Server {
             .unwrap_or_default();
         let name = request.name.into_owned();
         let arguments = request.arguments.unwrap_or_default();
+        let asked = (context.ct.clone(), hung_up.clone());
         let called = self
-            .blocking(move |tools, session| tools.call(session, &caller, &name, arguments))
+            .blocking(move |tools, session| {
+                let wanted = || !asked.0.is_cancelled() && !asked.1.is_cancelled();
+                tools.call(session, &caller, &name, arguments, &wanted)
+            })
             .await?;
         let answer = match called {
             Called::Done(answer) => answer,

@@ -128,6 +128,12 @@ fn send(id: u64, request: RequestBuilder) -> Pending {
     Pending { id, answer }
 }
 
+fn hello() -> Value {
+    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": THEN, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}
+    }})
+}
+
 /// A session.
 pub(crate) struct Http {
     client: Client,
@@ -140,9 +146,7 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn connect(url: &str, token: &str) -> Self {
-        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": THEN, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}
-        }});
+        let hello = hello();
         let answer = post(url, Some(token), &[], &hello.to_string());
         assert_eq!(answer.status, 200, "{answer:?}");
         assert_eq!(answer.message()["result"]["serverInfo"]["name"], "agent-coord");
@@ -158,6 +162,28 @@ impl Http {
         let told = it.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         assert_eq!(told.status, 202, "{told:?}");
         it
+    }
+
+    /// Begins sessions one after the other and goes on with none; the status that each got.
+    pub(crate) fn begin_many(url: &str, token: &str, count: usize) -> Vec<u16> {
+        let (client, hello) = (client(), hello());
+        runtime().block_on(async {
+            let mut statuses = Vec::new();
+            for _ in 0..count {
+                let request = client
+                    .post(url)
+                    .bearer_auth(token)
+                    .header("accept", "application/json, text/event-stream")
+                    .json(&hello);
+                let answer = Answer::of(request).await.unwrap();
+                assert!(
+                    answer.status == 200 || answer.text.contains("no session was opened"),
+                    "{answer:?}"
+                );
+                statuses.push(answer.status);
+            }
+            statuses
+        })
     }
 
     /// The same session under another token.
