@@ -137,11 +137,11 @@ pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Requ
             .into_response();
     };
     let session = session(request.headers());
-    // Another agent's session is as unknown as one that has ended.
+    // Another agent's session is as unknown as one that has ended. Clients look for the first words.
     if session.is_some_and(|session| !daemon.sessions.is_of(session, &bearer.0)) {
         return (
             StatusCode::NOT_FOUND,
-            "no session of this name is open under this token; nothing was done, begin another\n",
+            "Not Found: Session not found. None of this name is open under this token; nothing was done, begin another\n",
         )
             .into_response();
     }
