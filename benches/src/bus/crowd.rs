@@ -276,6 +276,8 @@ async fn crowd(address: SocketAddr, time: Duration) -> Result<Samples> {
         }));
         tasks.push(tokio::task::spawn_local(async move {
             let mut link = Link::open(address, session).await?;
+            // Two connections of one session number their requests apart.
+            link.next = 1_000_000;
             // Each begins at its own moment of the second.
             let share = f64::from(u32::try_from(number)?) / f64::from(u32::try_from(AGENTS)?);
             tokio::time::sleep(Duration::from_secs_f64(0.5 + share)).await;

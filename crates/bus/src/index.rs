@@ -129,8 +129,7 @@ impl Index {
 
     /// Whether this index was begun a moment ago, which is when muster wrote to its log first.
     pub(crate) fn is_new(&self) -> bool {
-        let begun = self.file.metadata().and_then(|meta| meta.created());
-        begun.is_ok_and(|begun| begun.elapsed().is_ok_and(|age| age < NEW))
+        is_young(&self.file)
     }
 
     /// Forgets every place, for a log that is counted anew.
@@ -139,6 +138,12 @@ impl Index {
             .set_len(0)
             .map_err(|error| failed("write to", &self.path, error))
     }
+}
+
+/// Whether a file was made a moment ago.
+pub(crate) fn is_young(file: &File) -> bool {
+    let begun = file.metadata().and_then(|meta| meta.created());
+    begun.is_ok_and(|begun| begun.elapsed().is_ok_and(|age| age < NEW))
 }
 
 /// Where the place of the step `step` stands. The first step needs none: its entry begins at 0.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::error::{BusError, failed};
 use crate::files::{self, open_plain};
 use crate::home::{self, Home};
-use crate::index::{Index, Known, STRIDE};
+use crate::index::{self, Index, Known, STRIDE};
 use crate::lock::{self, Held};
 
 mod archive;
@@ -101,7 +101,8 @@ impl<'a> Log<'a> {
 
     /// Whether another program may still believe this file absent, and empty it when it makes it.
     pub(crate) fn is_new(&self) -> bool {
-        self.made || self.index.is_new()
+        // A file that has stood for a while is believed absent by nobody, however lately muster wrote to it first.
+        self.made || (self.index.is_new() && index::is_young(&self.file))
     }
 
     /// Looks at the file again and counts what stands there now.
@@ -220,7 +221,10 @@ impl<'a> Log<'a> {
         let mut file = &self.file;
         if let Err(error) = file.write_all(&bytes) {
             // A full disk took a part of it: what nobody was told of must not stay, nor stand before the next entry.
-            let ours = self.file.metadata().is_ok_and(|meta| meta.len() < self.size + bytes.len() as u64);
+            let ours = self
+                .file
+                .metadata()
+                .is_ok_and(|meta| meta.len() < self.size + bytes.len() as u64);
             if !ours {
                 tracing::warn!(file = %self.path.display(), "somebody else wrote while the disk was full; the next append closes what is unfinished");
             } else if let Err(error) = self.file.set_len(self.size) {

@@ -169,13 +169,17 @@ impl Newest {
         self.messages.push_back((bytes, entry));
         // One message is always shown, however long.
         while self.messages.len() > limit || (self.bytes > MAX_BYTES && self.messages.len() > 1) {
-            let Some((bytes, entry)) = self.messages.pop_front() else { break };
+            let Some((bytes, entry)) = self.messages.pop_front() else {
+                break;
+            };
             self.bytes -= bytes;
             self.older_bytes += bytes;
             self.older.push_back((bytes, entry));
         }
         while self.older.len() > MAX_DIGEST || self.older_bytes > MAX_DIGEST_BYTES {
-            let Some((bytes, _)) = self.older.pop_front() else { break };
+            let Some((bytes, _)) = self.older.pop_front() else {
+                break;
+            };
             self.older_bytes -= bytes;
         }
     }

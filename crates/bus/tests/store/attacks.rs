@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use muster_bus::read::{Want, read, read_for};
 use muster_bus::{BusError, Kind, RoomName, SeatId, Source, history, post, rooms};
@@ -29,7 +29,10 @@ fn a_call_that_nobody_waits_for_any_more_marks_nothing_as_read() {
         });
         assert!(matches!(gone, Err(BusError::Gone)), "{gone:?}");
         assert_eq!(asked.get(), 1);
-        assert_eq!(read(&bus.home, &bob, &source, Want::default()).unwrap().returned, 1);
+        assert_eq!(
+            read(&bus.home, &bob, &source, Want::default()).unwrap().returned,
+            1
+        );
     }
 }
 
@@ -44,7 +47,9 @@ fn a_writer_that_takes_no_lock_hides_none_of_our_messages() {
         let mut log = std::fs::File::options().append(true).open(path).unwrap();
         let mut written = 0;
         while !ends.load(Ordering::Relaxed) {
-            let line = format!("{{\"id\":\"other-{written}\",\"ts\":1,\"from\":\"other\",\"to\":\"bob\",\"text\":\"x\"}}\n");
+            let line = format!(
+                "{{\"id\":\"other-{written}\",\"ts\":1,\"from\":\"other\",\"to\":\"bob\",\"text\":\"x\"}}\n"
+            );
             log.write_all(line.as_bytes()).unwrap();
             written += 1;
             std::thread::sleep(std::time::Duration::from_micros(50));
@@ -91,11 +96,19 @@ fn a_flood_of_long_posts_is_answered_within_bounds_and_none_of_it_is_lost() {
     let size = serde_json::to_string(&batch.messages).unwrap().len();
     assert!((1..6 * 1024 * 1024).contains(&size), "{size} bytes of messages");
     let history = batch.history.unwrap();
-    assert!(history.digest.len() < 1024 * 1024, "{} bytes of digest", history.digest.len());
+    assert!(
+        history.digest.len() < 1024 * 1024,
+        "{} bytes of digest",
+        history.digest.len()
+    );
     assert!(!history.decisions.is_empty() && history.digest.contains("only behind the hash"));
     let kept = history::retrieve(&bus.home, &bob, &history.hash, None).unwrap();
     assert!(!kept.is_empty() && kept.len() + batch.returned <= 30);
-    assert_eq!(bus.lines("rooms/flood.jsonl").len(), 30, "what no digest holds stands in the channel's file");
+    assert_eq!(
+        bus.lines("rooms/flood.jsonl").len(),
+        30,
+        "what no digest holds stands in the channel's file"
+    );
 }
 
 #[test]
