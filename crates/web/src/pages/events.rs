@@ -19,7 +19,20 @@ const PACE: Duration = Duration::from_millis(200);
 /// How often a silent stream shows that it lives.
 const ALIVE: Duration = Duration::from_secs(15);
 
-pub(super) async fn show(State(web): State<Web>, Person(caller): Person, headers: HeaderMap) -> Response {
+pub(super) async fn show(
+    State(web): State<Web>,
+    person: Result<Person, Response>,
+    headers: HeaderMap,
+) -> Response {
+    let caller = match person {
+        Ok(Person(caller)) => caller,
+        // A page that was open when its sign-in ended connects again. A redirect to another page tells it nothing; this it understands.
+        Err(refusal) if refusal.status().is_redirection() && wants_events(&headers) => {
+            let end = futures::stream::once(async { Ok::<_, Infallible>(hint("signed-out")) });
+            return Sse::new(end).into_response();
+        }
+        Err(refusal) => return refusal,
+    };
     let cookie = session(&headers, &web.origin).unwrap_or_default();
     let waiter = web.app.db.wakeups().waiter(Topic::Owner(caller.owner));
     // Armed before the first answer, so that a change while the browser connects is not missed.
@@ -28,6 +41,13 @@ pub(super) async fn show(State(web): State<Web>, Person(caller): Person, headers
     Sse::new(stream)
         .keep_alive(KeepAlive::new().interval(ALIVE))
         .into_response()
+}
+
+fn wants_events(headers: &HeaderMap) -> bool {
+    let accepted = headers
+        .get(http::header::ACCEPT)
+        .and_then(|accepted| accepted.to_str().ok());
+    accepted.is_some_and(|accepted| accepted.starts_with("text/event-stream"))
 }
 
 type Woken = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -578,3 +578,38 @@ fn an_open_page_is_told_that_something_changed_and_never_what() {
         assert_eq!(hint(&mut body).await, None, "and then nothing more");
     });
 }
+
+#[test]
+fn a_stream_that_connects_again_after_its_sign_in_ended_says_so_and_ends() {
+    doors(|doors| async move {
+        let ask = |accept: Option<&'static str>| {
+            let mut request = Request::get("/events").header("host", "localhost:7447");
+            if let Some(accept) = accept {
+                request = request.header("accept", accept);
+            }
+            request
+                .extension(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))))
+                .body(Body::empty())
+                .unwrap()
+        };
+        let response = doors
+            .router
+            .clone()
+            .oneshot(ask(Some("text/event-stream")))
+            .await
+            .unwrap();
+        assert_eq!(
+            response.headers().get("content-type").unwrap(),
+            "text/event-stream"
+        );
+        let mut body = response.into_body();
+        assert_eq!(
+            hint(&mut body).await.unwrap(),
+            "event: signed-out\ndata: signed-out\n\n"
+        );
+        assert_eq!(hint(&mut body).await, None);
+        // Whoever opens it as a page is led to the sign-in like from any other.
+        let response = doors.router.clone().oneshot(ask(None)).await.unwrap();
+        assert_eq!(response.status(), 303);
+    });
+}
