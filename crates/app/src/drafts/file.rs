@@ -219,3 +219,25 @@ fn refused_by_guard(fault: Fault) -> FileRefusal {
         _ => FileRefusal::Fault(fault),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chief_that_tries_again_and_again_fills_no_audit_log() {
+        let refusals = Refusals::default();
+        let (ada, bob) = (OwnerId::new(1), OwnerId::new(2));
+        let at = |minutes: i64| Time::from_micros(minutes * 60_000_000);
+        let written = |owner, rule, minutes| {
+            (0..1_000)
+                .filter(|_| !refusals.told(owner, rule, at(minutes)))
+                .count()
+        };
+        assert_eq!(written(ada, "screened", 0), 60);
+        assert_eq!(written(ada, "screened", 59), 0, "the hour is not over");
+        assert_eq!(written(ada, "not_found", 0), 60, "another rule counts apart");
+        assert_eq!(written(bob, "screened", 0), 60, "and another owner");
+        assert_eq!(written(ada, "screened", 60), 60, "the next hour");
+    }
+}

@@ -125,3 +125,22 @@ fn what_was_done_to_a_channel_is_not_called_undone_because_nobody_could_be_told(
     assert_eq!(entry.topic.as_deref(), Some("the release"));
     assert!(entry.members.is_empty());
 }
+
+#[test]
+fn a_sender_learns_of_an_agent_that_another_process_registered_a_moment_ago() {
+    let bus = bus();
+    let (ada, bob) = (seat("ada"), seat("bob"));
+    let warned = || {
+        post::send(&bus.home, &ada, &bob, "hello")
+            .unwrap()
+            .warning
+            .is_some()
+    };
+    assert!(warned() && warned(), "nobody is registered");
+    // Another handle on the directory is as good as another process: it shares nothing with the first.
+    let other = crate::support::open(bus.home.root());
+    muster_bus::registry::register(&other, &bob, None, None).unwrap();
+    assert!(!warned());
+    assert!(muster_bus::registry::unregister(&other, &bob).unwrap());
+    assert!(warned());
+}

@@ -292,3 +292,29 @@ fn a_session_needs_no_network_starts_no_process_and_nothing_wakes_an_idle_agent(
         assert_eq!(children.trim(), "", "the bus started a process");
     }
 }
+
+#[test]
+fn init_shares_a_directory_that_another_program_has_written_and_keeps_any_other_to_itself() {
+    for (traces, mode) in [(false, "native"), (true, "shared")] {
+        let bus = Bus::new().with("AGENT_COORD_TRANSPORT", "");
+        if traces {
+            bus.write("agents.json", "{}");
+            bus.write("room.jsonl", "");
+        }
+        let said = bus.run(&["init", "--transport", "herdr"]);
+        assert!(said.status.success() && said.out.contains(mode), "{said:?}");
+        let config = bus.json("config.json");
+        assert_eq!(
+            (&config["mode"], &config["transport"]),
+            (&json!(mode), &json!("herdr"))
+        );
+        // A later choice keeps what stands there, and an explicit one wins.
+        let said = bus.run(&["init", "--mode", "native"]);
+        assert!(said.status.success(), "{said:?}");
+        let config = bus.json("config.json");
+        assert_eq!(
+            (&config["mode"], &config["transport"]),
+            (&json!("native"), &json!("herdr"))
+        );
+    }
+}

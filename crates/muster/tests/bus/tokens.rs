@@ -57,8 +57,8 @@ fn the_token_command_says_what_to_do_next_and_refuses_what_makes_no_sense() {
     );
     for words in [
         "a running bus reads it by itself",
-        "muster bus node",
-        "--id worker-2",
+        "claude mcp add --transport http",
+        "joins as worker-2",
     ] {
         assert!(added.err.contains(words), "{added:?}");
     }

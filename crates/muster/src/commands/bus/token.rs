@@ -20,7 +20,7 @@ pub(super) fn run(home: &Home, command: BusToken, json: bool) -> Result<(), Fail
             }
             output::line(token.expose())?;
             output::notice(&format!(
-                "a running bus reads it by itself. On {agent}'s machine: AGENT_COORD_TOKEN=<the token> muster bus node --server http://HOST:PORT/mcp --id {agent} --cmd claude"
+                "a running bus reads it by itself. On {agent}'s machine, for example: claude mcp add --transport http --scope user agent-coord http://HOST:PORT/mcp --header 'Authorization: Bearer <the token>'; then it joins as {agent}. docs/bus.md has the other clients"
             ));
             Ok(())
         }
