@@ -109,8 +109,7 @@ fn markers(exam: &mut Exam<'_>, folder: &'static str) -> Result<(), BusError> {
         match sound {
             Ok(()) => {}
             Err(BusError::Damaged(_)) => {
-                let why =
-                    "whose this marker is cannot be read; unless it is empty or older than this machine's start, nobody new is bound to an id until it is gone";
+                let why = "whose this marker is cannot be read; unless it is empty or older than this machine's start, nobody new is bound to an id until it is gone";
                 if runs(exam.home, &file) {
                     exam.find(
                         NAME,
