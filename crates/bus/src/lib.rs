@@ -20,6 +20,7 @@ mod message;
 mod names;
 pub mod post;
 pub mod prune;
+pub mod push;
 pub mod read;
 pub mod receipts;
 pub mod registry;

@@ -1,0 +1,1 @@
+//! Hands on panes: looking at them, judging whether they may be typed into, typing once, and saying what came of it. Never decides what is typed.
