@@ -20,6 +20,15 @@ const OWN: usize = 512;
 pub struct Inert(String);
 
 impl Inert {
+    /// `text` without control characters but the line break and the tab.
+    pub fn of(text: &str) -> Self {
+        Self(
+            text.chars()
+                .filter(|char| !char.is_control() || matches!(char, '\n' | '\t'))
+                .collect(),
+        )
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,0 +1,482 @@
+//! tmux panes as a transport: looks, types once, looks again, presses Enter once, and says honestly what came of it. Never types into a pane that it does not understand, and never presses Enter on what it did not put there.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use muster_bus::push::{ControlCommand, Delivery, Door, Hold, Outcome, Probe, Screen as Shown, Transport, Why};
+use muster_bus::transports::TransportKind;
+use muster_core::text;
+
+use crate::claude::{self, Found, Session};
+use crate::composer::{self, Filling, Input, Program};
+use crate::guard::{self, Seen, Verdict, hold};
+use crate::pane_lock;
+use crate::settings::Settings;
+use crate::tmux::{Failure, Known, Look, PaneId, Server, ServerId, Still, Tmux};
+
+/// Between two looks.
+const TICK: Duration = Duration::from_millis(60);
+/// How long a list of commands may take to open under a typed command.
+const MENU: Duration = Duration::from_millis(700);
+
+/// The panes of one tmux server.
+#[derive(Debug)]
+pub struct TmuxPanes {
+    tmux: Tmux,
+    settings: Settings,
+    known: Known,
+    /// Sessions that did not take what came through their socket.
+    deaf: Mutex<HashSet<(u32, u64)>>,
+}
+
+/// A pane that may be typed into.
+struct Open {
+    look: Look,
+    input: Input,
+}
+
+/// What is typed, and what of it is looked for.
+struct Typed<'a> {
+    door: Door,
+    text: &'a str,
+    command: Option<ControlCommand>,
+    token: Option<&'a str>,
+}
+
+impl TmuxPanes {
+    /// The panes of a server. Removes buffers that a deliverer left there when it died.
+    pub fn new(server: Server, settings: Settings) -> Self {
+        let tmux = Tmux::new(server);
+        tmux.sweep();
+        Self {
+            tmux,
+            settings,
+            known: Known::default(),
+            deaf: Mutex::new(HashSet::new()),
+        }
+    }
+
+    /// The number of the pane that `words` name: `%7`, `SESSION`, `SESSION:WINDOW` or `SESSION:WINDOW.PANE`, each to the letter. From then on
+    /// the pane counts as gone when another server has one of this number.
+    ///
+    /// # Errors
+    /// Why there is none, as a sentence.
+    pub fn resolve(&self, words: &str) -> Result<String, String> {
+        let pane = match PaneId::parse(words) {
+            Some(pane) => pane,
+            None => self.named(words)?,
+        };
+        let server = self.tmux.find(pane).map_err(|failure| failure.to_string())?;
+        if self.known.is_same(pane, server) {
+            Ok(pane.to_string())
+        } else {
+            Err(other_server(pane).detail)
+        }
+    }
+
+    fn named(&self, words: &str) -> Result<PaneId, String> {
+        let panes = self.tmux.panes().map_err(|failure| failure.to_string())?;
+        let mut found = panes.iter().filter(|pane| pane.is(words));
+        let shown = text::terminal(&words.chars().take(100).collect::<String>());
+        match (found.next(), found.next()) {
+            (Some(pane), None) => Ok(pane.id),
+            (None, _) => Err(format!(
+                "tmux has no pane '{shown}'; name it as %7, SESSION, SESSION:WINDOW or SESSION:WINDOW.PANE"
+            )),
+            (Some(_), Some(_)) => Err(format!(
+                "'{shown}' names more than one pane; name it by its number, which `tmux list-panes -a` prints"
+            )),
+        }
+    }
+
+    fn attempt(&self, target: &str, what: &Delivery) -> Result<Outcome, Hold> {
+        let pane = PaneId::parse(target).ok_or_else(|| {
+            let shown = text::terminal(&target.chars().take(64).collect::<String>());
+            hold(Why::PaneGone, format!("'{shown}' is not the number of a tmux pane, as %7"))
+        })?;
+        let server = self.server(pane)?;
+        let name = format!("{}-{}-{}", server.pid, server.start, pane.to_string().trim_start_matches('%'));
+        let _one_hand = pane_lock::take(&name).map_err(|why| hold(Why::Unavailable, why))?;
+        let typed = match what {
+            Delivery::Text { text, token } => {
+                if let Some(outcome) = self.by_socket(pane, text.as_str(), token)? {
+                    return Ok(outcome);
+                }
+                Typed {
+                    door: Door::Paste,
+                    text: text.as_str(),
+                    command: None,
+                    token: Some(token),
+                }
+            }
+            Delivery::Command(command) => Typed {
+                door: Door::Keys,
+                text: command.as_str(),
+                command: Some(*command),
+                token: None,
+            },
+        };
+        self.by_typing(pane, &typed)
+    }
+
+    fn server(&self, pane: PaneId) -> Result<ServerId, Hold> {
+        let server = self.tmux.find(pane).map_err(|failure| unreached(&failure))?;
+        if self.known.is_same(pane, server) {
+            Ok(server)
+        } else {
+            Err(other_server(pane))
+        }
+    }
+
+    fn look(&self, pane: PaneId) -> Result<Look, Hold> {
+        let look = self.tmux.look(pane).map_err(|failure| unreached(&failure))?;
+        if self.known.is_same(pane, look.server) {
+            Ok(look)
+        } else {
+            Err(other_server(pane))
+        }
+    }
+
+    fn session(&self, pane: PaneId, look: &Look) -> Option<Session> {
+        let usual = self.settings.claude_folder.as_deref();
+        match claude::find(pane, look.server, look.pane_pid, usual) {
+            Found::Session(session) => Some(session),
+            Found::None | Found::Odd(_) => None,
+        }
+    }
+
+    /// One look and its judgement.
+    fn judge(&self, pane: PaneId) -> Result<Open, Hold> {
+        let look = self.look(pane)?;
+        let session = self.session(pane, &look);
+        let seen = Seen {
+            pane: Some(&look.pane),
+            screen: Some(&look.screen),
+            claude: session.as_ref().map(|session| &session.status),
+            ghost: &self.settings.ghost,
+            pause: self.settings.pause,
+        };
+        match guard::judge(&seen) {
+            Verdict::Paste(input) => Ok(Open { look, input }),
+            Verdict::Hold(hold) => Err(hold),
+        }
+    }
+
+    /// Through the inbox socket of the session in the pane, if there is one that takes messages: it leaves drafts alone and runs nothing of the
+    /// text. `None` when it is not to be used.
+    fn by_socket(&self, pane: PaneId, text: &str, token: &str) -> Result<Option<Outcome>, Hold> {
+        if !self.settings.sockets {
+            return Ok(None);
+        }
+        let look = self.look(pane)?;
+        let Some(session) = self.session(pane, &look) else {
+            return Ok(None);
+        };
+        let number = (session.pid, session.start);
+        let is_deaf = self.deaf.lock().unwrap_or_else(PoisonError::into_inner).contains(&number);
+        if look.pane.dead || is_deaf || session.socket.is_none() || session.holds_messages() {
+            return Ok(None);
+        }
+        let Ok(mut stream) = session.open() else {
+            return Ok(None);
+        };
+        // Asked for only now: the message goes to whoever the session is at this moment.
+        let Some(session) = session.again() else {
+            return Ok(None);
+        };
+        match &session.status {
+            guard::Status::Idle => {}
+            guard::Status::Busy => return Err(hold(Why::Busy, "Claude Code is at work".to_owned())),
+            guard::Status::Waiting(what) => {
+                let words = format!("Claude Code waits for an answer: {}", text::terminal(what));
+                return Err(hold(Why::Dialog, words));
+            }
+            guard::Status::Other(_) => return Ok(None),
+        }
+        let mark = session.mark();
+        let door = Door::ClaudeSocket;
+        if let Err(error) = session.send(&mut stream, text) {
+            let reason = format!("the session's socket broke off while the text was sent: {error}");
+            return Ok(Some(Outcome::Unknown { door, reason }));
+        }
+        let end = Instant::now() + self.settings.patience;
+        loop {
+            if session.took(&mark, token) {
+                return Ok(Some(Outcome::Delivered { door, verified: true }));
+            }
+            if Instant::now() > end {
+                break;
+            }
+            std::thread::sleep(TICK);
+        }
+        self.deaf.lock().unwrap_or_else(PoisonError::into_inner).insert(number);
+        let reason = "the session's socket took the text, and it did not appear in the session's transcript; the next one is pasted";
+        Ok(Some(Outcome::Unknown { door, reason: reason.to_owned() }))
+    }
+
+    fn by_typing(&self, pane: PaneId, typed: &Typed<'_>) -> Result<Outcome, Hold> {
+        self.judge(pane)?;
+        std::thread::sleep(self.settings.steady);
+        let open = self.judge(pane)?;
+        if let Some(command) = typed.command {
+            has_command(open.input.program, command)?;
+        }
+        let session = self.session(pane, &open.look);
+        let mark = session.as_ref().map(Session::mark);
+        if let Some(reason) = self.put(pane, &open, typed)? {
+            return Ok(Outcome::Unknown { door: typed.door, reason });
+        }
+        if let Err(reason) = self.submit(pane, &open.look, typed) {
+            return Ok(Outcome::Unknown { door: typed.door, reason });
+        }
+        let took = || {
+            let proof = session.as_ref().zip(mark.as_ref()).zip(typed.token);
+            proof.is_some_and(|((session, mark), token)| session.took(mark, token))
+        };
+        Ok(self.taken(pane, typed, took))
+    }
+
+    /// Puts the text into the input. `Some` is the reason for which it is not known whether it is there.
+    fn put(&self, pane: PaneId, open: &Open, typed: &Typed<'_>) -> Result<Option<String>, Hold> {
+        let still = Still {
+            server: open.look.server.pid,
+            pane_pid: open.look.pane_pid,
+            rows: vec![row(&open.look, open.input.top)],
+        };
+        let (buffer, command) = if typed.door == Door::Keys {
+            (None, format!("send-keys -t {pane} -l {}", typed.text))
+        } else {
+            let buffer = self.tmux.load(typed.text).map_err(|failure| unreached(&failure))?;
+            let command = format!("paste-buffer -p -d -b {buffer} -t {pane}");
+            (Some(buffer), command)
+        };
+        let done = self.tmux.act(pane, &still, &command);
+        if let (Some(buffer), Ok(false) | Err(_)) = (&buffer, &done) {
+            self.tmux.drop_buffer(buffer);
+        }
+        match done {
+            Ok(true) => Ok(None),
+            Ok(false) => {
+                // Whatever changed in between is the reason; if it is over already, the next attempt will do.
+                self.judge(pane)?;
+                let words = "the screen changed at the moment of typing, so nothing was typed";
+                Err(hold(Why::UnknownScreen, words.to_owned()))
+            }
+            Err(failure) => Ok(Some(format!("whether the text was typed is not known: {failure}"))),
+        }
+    }
+
+    /// Looks again and presses Enter once, on exactly what was put there.
+    fn submit(&self, pane: PaneId, first: &Look, typed: &Typed<'_>) -> Result<(), String> {
+        let begun = Instant::now();
+        let mut why = "it did not show in the input".to_owned();
+        while begun.elapsed() < self.settings.second_look {
+            match self.second(pane, first, typed, begun) {
+                Ok(rows) => {
+                    let still = Still {
+                        server: first.server.pid,
+                        pane_pid: first.pane_pid,
+                        rows,
+                    };
+                    match self.tmux.act(pane, &still, &format!("send-keys -t {pane} -H 0d")) {
+                        Ok(true) => return Ok(()),
+                        Ok(false) => "the screen changed before Enter".clone_into(&mut why),
+                        Err(failure) => {
+                            return Err(format!("the text was typed, and whether Enter was pressed is not known: {failure}"));
+                        }
+                    }
+                }
+                Err(reason) => why = reason,
+            }
+            std::thread::sleep(TICK);
+        }
+        Err(format!("the text was typed and Enter was not pressed: {why}"))
+    }
+
+    /// The rows that must be there at the moment of Enter, if the input shows exactly what was typed and nothing lies over it.
+    fn second(&self, pane: PaneId, first: &Look, typed: &Typed<'_>, begun: Instant) -> Result<Vec<String>, String> {
+        let look = self.look(pane).map_err(|hold| hold.detail)?;
+        if look.pane_pid != first.pane_pid {
+            return Err("another program runs in the pane now".to_owned());
+        }
+        let session = self.session(pane, &look);
+        let status = session.as_ref().map(|session| &session.status);
+        let seen = Seen {
+            pane: Some(&look.pane),
+            screen: Some(&look.screen),
+            claude: status,
+            ghost: &self.settings.ghost,
+            pause: Duration::ZERO,
+        };
+        guard::pane(&seen).map_err(|hold| hold.detail)?;
+        if let Some(guard::Status::Waiting(what)) = status {
+            return Err(format!("Claude Code waits for an answer: {}", text::terminal(what)));
+        }
+        let input = match composer::look(&look.screen, look.pane.cursor) {
+            composer::Look::Input(input) => input,
+            composer::Look::Dialog(row) => {
+                return Err(format!("a question or a menu is open: {}", guard::quoted(&row)));
+            }
+            composer::Look::Unknown => return Err("the screen shows no input box that muster knows".to_owned()),
+        };
+        let whole = match typed.command {
+            None => input.holds(typed.text),
+            Some(command) => !input.shell && input.text() == command.as_str(),
+        };
+        if !whole {
+            let shown = input.raw.iter().map(|raw| guard::quoted(raw)).next_back();
+            return Err(format!("the input shows something else: {}", shown.unwrap_or_default()));
+        }
+        let last = input.rows.iter().rposition(|cells| cells.iter().any(|cell| !cell.is_blank()));
+        let mut rows = vec![row(&look, input.top + last.unwrap_or(0))];
+        if let Some(command) = typed.command {
+            match &input.chosen {
+                Some((_, chosen)) if chosen != command.as_str() => {
+                    return Err(format!("the list of commands has {} chosen", text::terminal(chosen)));
+                }
+                Some((at, _)) => rows.push(row(&look, *at)),
+                None if begun.elapsed() < MENU => return Err("the list of commands has not opened".to_owned()),
+                None => {}
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Waits until it is seen that what was submitted was taken.
+    fn taken(&self, pane: PaneId, typed: &Typed<'_>, took: impl Fn() -> bool) -> Outcome {
+        let door = typed.door;
+        let end = Instant::now() + self.settings.patience;
+        let mut stands = false;
+        while Instant::now() < end {
+            if took() {
+                return Outcome::Delivered { door, verified: true };
+            }
+            match self.look(pane) {
+                Err(hold) => {
+                    let reason = format!("Enter was pressed, and then {}", hold.detail);
+                    return Outcome::Unknown { door, reason };
+                }
+                Ok(look) => {
+                    if let composer::Look::Input(input) = composer::look(&look.screen, look.pane.cursor) {
+                        let empty = input.filling(&self.settings.ghost) != Filling::Draft;
+                        stands = !empty && input.shows(typed.text);
+                        if !stands {
+                            return Outcome::Delivered { door, verified: true };
+                        }
+                    }
+                }
+            }
+            std::thread::sleep(TICK);
+        }
+        if stands {
+            let reason = "Enter was pressed, and the text still stands in the input".to_owned();
+            Outcome::Unknown { door, reason }
+        } else {
+            Outcome::Delivered { door, verified: false }
+        }
+    }
+}
+
+/// A row of the screen as it must still be when something is typed.
+fn row(look: &Look, at: usize) -> String {
+    look.screen.rows.get(at).map(|row| row.text()).unwrap_or_default()
+}
+
+/// Whether a program has a command at all: one that has not would take it for a message.
+fn has_command(program: Program, command: ControlCommand) -> Result<(), Hold> {
+    let has = match program {
+        Program::ClaudeCode => true,
+        Program::Codex => command != ControlCommand::ReloadSkills,
+        Program::GeminiCli => command == ControlCommand::Clear,
+    };
+    if has {
+        Ok(())
+    } else {
+        let words = format!("{} has no command {command}", program.as_str());
+        Err(hold(Why::UnknownScreen, words))
+    }
+}
+
+fn unreached(failure: &Failure) -> Hold {
+    let why = match failure {
+        Failure::NoPane | Failure::NoServer(_) => Why::PaneGone,
+        Failure::Fault(_) => Why::Unavailable,
+    };
+    hold(why, failure.to_string())
+}
+
+fn other_server(pane: PaneId) -> Hold {
+    let words = format!(
+        "the tmux server is another one than when the pane {pane} was first seen, so {pane} is another pane now; attach again"
+    );
+    hold(Why::PaneGone, words)
+}
+
+impl Transport for TmuxPanes {
+    fn kind(&self) -> TransportKind {
+        TransportKind::TmuxPushRemote
+    }
+
+    fn available(&self) -> Result<(), String> {
+        let version = self.tmux.version()?;
+        if is_too_old(&version) {
+            return Err(format!(
+                "{} is too old: muster needs tmux 3.2 or newer to look and type in one step",
+                text::terminal(&version)
+            ));
+        }
+        self.tmux.panes().map(drop).map_err(|failure| failure.to_string())
+    }
+
+    fn probe(&self, target: &str) -> Probe {
+        let Some(pane) = PaneId::parse(target) else {
+            let reason = "that is not the number of a tmux pane, as %7".to_owned();
+            return Probe::Gone { reason };
+        };
+        match self.server(pane) {
+            Ok(_) => Probe::Found,
+            Err(hold) if hold.why.is_stale() => Probe::Gone { reason: hold.detail },
+            Err(hold) => Probe::Unknown { reason: hold.detail },
+        }
+    }
+
+    fn read(&self, target: &str, lines: usize, colors: bool) -> Result<Shown, String> {
+        let pane = PaneId::parse(target).ok_or("that is not the number of a tmux pane, as %7")?;
+        self.server(pane).map_err(|hold| hold.detail)?;
+        let screen = self.tmux.rows(pane, lines).map_err(|failure| failure.to_string())?;
+        let end = screen.rows.iter().rposition(|row| !row.is_blank()).map_or(0, |at| at + 1);
+        let newest = screen.rows.get(end.saturating_sub(lines)..end).unwrap_or_default();
+        let mut text = String::new();
+        for (at, row) in newest.iter().enumerate() {
+            if !colors {
+                text.push_str(&row.text());
+            } else if at == 0 {
+                text.push_str(&row.begins.sgr());
+                text.push_str(&row.raw);
+            } else {
+                text.push_str(&row.raw);
+            }
+            text.push('\n');
+        }
+        Ok(Shown { text, truncated: false })
+    }
+
+    fn deliver(&self, target: &str, what: &Delivery) -> Outcome {
+        self.attempt(target, what).unwrap_or_else(Outcome::Held)
+    }
+}
+
+/// `tmux 3.3a`, `tmux next-3.5`. One whose version cannot be read is taken for a new one.
+fn is_too_old(version: &str) -> bool {
+    let numbers: String = version
+        .chars()
+        .skip_while(|char| !char.is_ascii_digit())
+        .take_while(|char| char.is_ascii_digit() || *char == '.')
+        .collect();
+    let mut parts = numbers.split('.').map(|part| part.parse::<u32>().ok());
+    match (parts.next().flatten(), parts.next().flatten()) {
+        (Some(major), minor) => (major, minor.unwrap_or(0)) < (3, 2),
+        (None, _) => false,
+    }
+}
