@@ -11,6 +11,7 @@ mod rooms;
 mod salvage;
 mod seats;
 mod sessions;
+mod told;
 mod tokens;
 mod unfinished;
 
