@@ -1,5 +1,7 @@
 //! Reading: what is new for an agent, at the cost of what is new. Never moves a cursor past an entry that was neither returned nor its reader's own.
 
+mod page;
+
 use std::collections::VecDeque;
 
 use serde::Serialize;
@@ -14,6 +16,8 @@ use crate::log::{self, Entry, Log};
 use crate::message;
 use crate::names::SeatId;
 use crate::rooms;
+
+pub use page::{Page, Shape, page, seen, shape};
 
 /// Most bytes of messages that one read returns. Of an inbox the rest stays unread and is told of; of a channel it goes into the digest.
 const MAX_BYTES: usize = 4 * 1024 * 1024;

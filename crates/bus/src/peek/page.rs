@@ -1,7 +1,5 @@
 //! The text that a hook hands over. Every line of a peer's stands behind a mark, so that none passes for the bus's own; never longer than the client takes whole.
 
-use std::time::Duration;
-
 use muster_core::clock::Time;
 use muster_core::text::{is_line_break, spell_char, terminal, unseen};
 
@@ -9,13 +7,12 @@ use crate::log::Entry;
 use crate::message::{self, SYSTEM};
 use crate::names::{RoomName, SeatId};
 use crate::push::ControlCommand;
+use crate::push::queue::LAPSE;
 
 /// Longest text, as JSON counts it in UTF-16 units: of what a hook prints, Claude Code keeps 10,000 characters.
 pub const MAX_TEXT: usize = 9_800;
 /// What of it messages may take. The rest is for the lines around them.
 const MAX_BODY: usize = 8_600;
-/// How long a command may wait to be typed before nobody will type it any more.
-const LAPSES: Duration = Duration::from_secs(2 * 60);
 /// Longest name that is shown of a sender that no agent can have.
 const MAX_SENDER: usize = 64;
 /// What stands before each line of a message, as in what is pushed: a shell that gets it by mistake sees comments.
@@ -90,7 +87,7 @@ impl Page {
         );
         let from = sender(entry);
         let age = self.now.saturating_sub(message::ts(entry));
-        let waits = i64::try_from(LAPSES.as_millis()).unwrap_or(i64::MAX);
+        let waits = i64::try_from(LAPSE.as_millis()).unwrap_or(i64::MAX);
         if age.saturating_abs() < waits {
             self.pending.get_or_insert_with(|| {
                 format!("[agent-coord] Pending: {what}, sent by {from}. It is typed into your pane, not by you; what was sent after it follows then.")

@@ -375,7 +375,7 @@ fn an_entry_names_the_program_and_the_directory_where_they_are_not_the_usual_one
         .env("PATH", "/usr/bin:/bin");
     let said = Said::of(shell);
     assert!(
-        said.status.success() && said.out.contains("bea]\n# hello"),
+        said.status.success() && said.out.contains("bea]\\n# hello"),
         "{said:?}"
     );
 }

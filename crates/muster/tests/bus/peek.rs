@@ -224,7 +224,8 @@ fn every_channel_that_was_joined_is_printed_when_asked_for_and_no_other() {
     let text = prompt(&bus, &[ROOMS]);
     for room in ["general", "seo", "ops"] {
         assert!(
-            text.contains(&format!("[#{room} ")) && text.contains(&format!(" bea, decision]\n# said in {room}")),
+            text.contains(&format!("[#{room} "))
+                && text.contains(&format!(" bea, decision]\n# said in {room}")),
             "{text}"
         );
     }

@@ -60,7 +60,7 @@ struct Plan {
 }
 
 pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
-    log();
+    super::serve::log(tracing::Level::INFO);
     let id = args.agent.clone().or_else(|| from_environment("AGENT_COORD_ID"));
     let pane = args
         .tmux

@@ -1,12 +1,12 @@
 //! The hooks that `muster init --client claude` writes, in the real Claude Code, with a scripted model in place of a real one.
 
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::agents::claude_code;
+use super::agents::claude_code_asked;
 use crate::support::{Bus, Model, claude, finish};
 
 const ONCE: &str = "do not call read_messages for them again";
@@ -47,36 +47,26 @@ fn dms(bus: &Bus, texts: &[String]) {
     }
     drop(input);
     let done = child.wait_with_output().unwrap();
-    let sent = String::from_utf8_lossy(&done.stdout).matches("\"isError\":false").count();
+    let sent = String::from_utf8_lossy(&done.stdout)
+        .matches("\"isError\":false")
+        .count();
     assert_eq!(sent, texts.len(), "{done:?}");
-}
-
-fn with_prompt(bus: &Bus, model: &Model, prompt: &str) -> Command {
-    let mut command = claude_code(bus, model);
-    // What is piped in is a part of the prompt.
-    let path = bus.path("prompt");
-    std::fs::write(&path, prompt).unwrap();
-    command.stdin(std::fs::File::open(path).unwrap());
-    command
-}
-
-/// What the model was asked by requests that offer tools.
-fn asked(model: &Model) -> Vec<Value> {
-    model.asked()
 }
 
 // spec: HOOK-004 HOOK-010
 #[test]
 fn what_was_sent_before_a_prompt_is_in_what_the_model_hears_as_a_whole_page() {
     let Some(bus) = wired() else { return };
-    let texts: Vec<String> = (0..60).map(|number| format!("<{number}> {}", "words \"and\" more ".repeat(20))).collect();
+    let texts: Vec<String> = (0..60)
+        .map(|number| format!("<{number}> {}", "words \"and\" more ".repeat(20)))
+        .collect();
     dms(&bus, &texts);
     let model = Model::new(&bus, &json!([{"text": "done"}]));
-    let (good, said) = finish(&bus, claude_code(&bus, &model));
+    let (good, said) = finish(&bus, claude_code_asked(&bus, &model, "say hello"));
     assert!(good, "{said}");
     // At the end of the turn the next page follows, and so on until all is told or the client has had enough.
-    let asked = asked(&model);
-    let first = asked[0].to_string();
+    let asked = model.asked();
+    let first = &asked[0];
     for words in [ONCE, "] new messages for ada", "<0> words", "More is unread."] {
         let words = words.trim_start_matches(']');
         assert!(first.contains(words), "{words}: {first}");
@@ -89,12 +79,15 @@ fn what_was_sent_before_a_prompt_is_in_what_the_model_hears_as_a_whole_page() {
 fn what_is_sent_in_a_turn_puts_off_its_end_once_and_not_twice() {
     let Some(bus) = wired() else { return };
     let go = bus.path("go");
-    let model = Model::new(&bus, &json!([{"text": "first", "when": go}, {"text": "second"}, {"text": "third"}]));
-    let running = claude_code(&bus, &model);
+    let model = Model::new(
+        &bus,
+        &json!([{"text": "first", "when": go}, {"text": "second"}, {"text": "third"}]),
+    );
+    let running = claude_code_asked(&bus, &model, "say hello");
     let said = std::thread::scope(|scope| {
         let agent = scope.spawn(|| finish(&bus, running));
         let end = Instant::now() + Duration::from_secs(30);
-        while asked(&model).is_empty() {
+        while model.asked().is_empty() {
             assert!(Instant::now() < end, "the model was not asked");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -104,11 +97,14 @@ fn what_is_sent_in_a_turn_puts_off_its_end_once_and_not_twice() {
         assert!(good, "{said}");
         said
     });
-    let asked = asked(&model);
+    let asked = model.asked();
     assert_eq!(asked.len(), 2, "{said}");
-    assert!(!asked[0].to_string().contains("one more thing"), "{}", asked[0]);
-    let heard = asked[1].to_string();
-    assert!(heard.contains("# one more thing") && heard.contains(ONCE), "{heard}");
+    assert!(!asked[0].contains("one more thing"), "{}", asked[0]);
+    let heard = &asked[1];
+    assert!(
+        heard.contains("# one more thing") && heard.contains(ONCE),
+        "{heard}"
+    );
     assert!(said.contains("second") && !said.contains("third"), "{said}");
 }
 
@@ -116,8 +112,8 @@ fn what_is_sent_in_a_turn_puts_off_its_end_once_and_not_twice() {
 fn a_prompt_longer_than_a_pipe_holds_and_a_quiet_inbox_trouble_nobody() {
     let Some(bus) = wired() else { return };
     let model = Model::new(&bus, &json!([{"text": "done"}]));
-    let long = "x".repeat(300_000);
-    let (good, said) = finish(&bus, with_prompt(&bus, &model, &long));
+    let long = "x".repeat(120_000);
+    let (good, said) = finish(&bus, claude_code_asked(&bus, &model, &long));
     assert!(good && !said.contains("hook error"), "{said}");
-    assert_eq!(asked(&model).len(), 1);
+    assert_eq!(model.asked().len(), 1);
 }
