@@ -1,8 +1,11 @@
 //! `muster bus`: the coordination bus. Never needs the database, a running server or an account.
 
+mod check;
 mod doctor;
 mod init;
+mod node;
 pub(crate) mod peek;
+mod pusher;
 mod serve;
 pub(crate) mod settings;
 mod token;
@@ -31,6 +34,9 @@ pub(super) async fn run(command: Bus, json: bool) -> Result<(), Failure> {
             token::run(&open(Some(&dir))?, command, json)
         }
         Bus::Doctor(args) => doctor::run(&args, json),
+        Bus::Pusher(args) => pusher::run(args).await,
+        Bus::Node(args) => node::run(args, json).await,
+        Bus::Check { dir } => check::run(dir.as_deref(), json),
         Bus::Peek(args) => {
             peek::run(&args);
             Ok(())

@@ -295,9 +295,59 @@ fn without_a_map_the_shared_token_lets_everybody_in_as_whoever_they_are_first() 
     daemon
         .session(SHARED)
         .refused("join", json!({"agentId": "alice"}), "identity_live");
-    daemon
-        .now(SHARED)
-        .refused("heartbeat", json!({"agentId": "alice"}), "identity_live");
+}
+
+// Without a session each call would be whoever it says, whatever the call before it said.
+// spec: IDN-003 IDN-033
+#[test]
+fn under_the_shared_token_a_revision_without_sessions_is_refused_in_the_protocols_own_words() {
+    let bus = Bus::new();
+    let daemon = bus.daemon();
+    let session = daemon.session(SHARED);
+    session.ok("join", json!({"agentId": "alice"}));
+    let before = bus.public();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {}
+    });
+    let send = json!({"name": "send_message", "arguments": {"from": "alice", "text": "x"}, "_meta": meta});
+    for (method, params, by_header) in [
+        ("server/discover", json!({"_meta": meta}), true),
+        ("tools/list", json!({"_meta": meta}), true),
+        ("tools/call", send.clone(), true),
+        ("tools/call", json!({"name": "ping", "arguments": {}}), true),
+        // Neither header nor session says so, or the session is one that began.
+        ("tools/call", send.clone(), false),
+    ] {
+        let body = json!({"jsonrpc": "2.0", "id": "seven", "method": method, "params": params}).to_string();
+        let name = params["name"].as_str().unwrap_or("none");
+        for in_session in [false, true] {
+            let mut headers = vec![("mcp-method", method), ("mcp-name", name)];
+            headers.extend(by_header.then_some(("mcp-protocol-version", "2026-07-28")));
+            headers.extend(in_session.then_some(("mcp-session-id", session.session.as_str())));
+            let answer = post(&daemon.url(), Some(SHARED), &headers, &body);
+            assert_eq!(answer.status, 400, "{method}: {answer:?}");
+            let said = answer.message();
+            assert_eq!(
+                (&said["id"], &said["error"]["code"]),
+                (&json!("seven"), &json!(-32022)),
+                "{said}"
+            );
+            let data = &said["error"]["data"];
+            assert_eq!(
+                (&data["requested"], &data["supported"][0]),
+                (&json!("2026-07-28"), &json!("2025-11-25"))
+            );
+            let sentence = said["error"]["message"].as_str().unwrap();
+            assert!(
+                sentence.contains("muster bus token add") && sentence.ends_with("Nothing was done"),
+                "{said}"
+            );
+        }
+    }
+    assert_eq!(bus.public(), before);
+    session.ok("heartbeat", json!({"agentId": "alice"}));
 }
 
 #[test]

@@ -163,9 +163,16 @@ pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
 /// Whether a request is of a revision that has no sessions, whatever else it says.
 pub(super) fn has_no_sessions(headers: &HeaderMap) -> bool {
     headers
-        .get("mcp-protocol-version")
+        .get(REVISION)
         .is_some_and(|revision| revision.as_bytes() >= FIRST_WITHOUT_SESSIONS.as_bytes())
 }
+
+/// The revision that a request names in its head.
+pub(super) fn revision(headers: &HeaderMap) -> Option<&str> {
+    headers.get(REVISION).and_then(|revision| revision.to_str().ok())
+}
+
+const REVISION: &str = "mcp-protocol-version";
 
 /// Revisions are dates, so that they are compared as text.
 pub(super) const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";

@@ -5,14 +5,14 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use muster_bus::SeatId;
-use muster_bus::push::{Feed, FeedError, Outcome, Pending, Report};
+use muster_bus::push::{Feed, FeedError, Outcome, Pending, Report, Standing};
 use muster_core::{Secret, text};
 use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};
 use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{RoleClient, ServiceExt as _};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +29,7 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// The first pause after a failure, and the longest one.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// What a pusher says of itself.
 #[derive(Debug, Clone)]
@@ -61,6 +61,8 @@ pub struct Remote {
     session: Option<Session>,
     /// What the bus said of its last answer, handed back with the next question.
     seen: Option<Value>,
+    /// How the push stands, as long as the bus was not told.
+    standing: Option<Standing>,
     pause: Pause,
 }
 
@@ -119,6 +121,7 @@ impl Remote {
             pusher,
             session: None,
             seen: None,
+            standing: None,
             pause: Pause::default(),
         })
     }
@@ -242,12 +245,16 @@ impl Feed for Remote {
         if let Some(seen) = &self.seen {
             arguments.insert("seen".to_owned(), seen.clone());
         }
+        if let Some(standing) = &self.standing {
+            arguments.extend(object(json!({"standing": standing})));
+        }
         let mut answer = self.call("pending_messages", arguments, wait + ANSWER)?;
         let seen = answer.remove("seen");
-        let pending: Pending = serde_json::from_value(Value::Object(answer)).map_err(|_| {
+        let pending = serde_json::from_value(Value::Object(answer)).map_err(|_| {
             FeedError::Later("the bus's answer cannot be read; its build may be another".to_owned())
         })?;
         self.seen = seen;
+        self.standing = None;
         Ok(pending)
     }
 
@@ -267,9 +274,9 @@ impl Feed for Remote {
 
     fn receipt(&mut self, receipt: &Report) -> Result<(), FeedError> {
         let (submitted, verified, door, reason) = match &receipt.outcome {
-            Outcome::Delivered { door, verified } => (true, Some(*verified), Some(*door), None),
-            Outcome::Held(hold) => (false, None, None, Some(&hold.detail)),
-            Outcome::Unknown { door, reason } => (true, Some(false), Some(*door), Some(reason)),
+            Outcome::Delivered { door, verified } => (Some(true), Some(*verified), Some(*door), None),
+            Outcome::Held(hold) => (Some(false), None, None, Some(short(&hold.detail))),
+            Outcome::Unknown { door, reason } => (None, Some(false), Some(*door), Some(short(reason))),
         };
         let arguments = json!({
             "agentId": self.pusher.seat,
@@ -283,6 +290,14 @@ impl Feed for Remote {
             "build": self.pusher.build,
         });
         self.call("report_receipt", object(arguments), ANSWER).map(drop)
+    }
+
+    fn standing(&mut self, standing: &Standing) -> Result<(), FeedError> {
+        self.standing = Some(Standing {
+            held: standing.held.as_deref().map(short),
+            ..standing.clone()
+        });
+        Ok(())
     }
 
     fn heartbeat(&mut self) -> Result<(), FeedError> {
@@ -530,6 +545,11 @@ fn chain(error: &dyn Error) -> String {
         source = cause.source();
     }
     shown(&said)
+}
+
+/// As much of a text of this machine's as the bus takes in one field.
+fn short(text: &str) -> String {
+    text.chars().take(1_000).collect()
 }
 
 fn shown(said: &str) -> String {

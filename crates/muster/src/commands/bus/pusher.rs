@@ -66,10 +66,20 @@ pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
         .tmux
         .clone()
         .or_else(|| from_environment("AGENT_COORD_TMUX_TARGET"));
-    let server = args.server.clone().or_else(|| from_environment("AGENT_COORD_SERVER"));
-    let token = if args.local { None } else { token(args.token.as_deref()) };
+    let server = args
+        .server
+        .clone()
+        .or_else(|| from_environment("AGENT_COORD_SERVER"));
+    let token = if args.local {
+        None
+    } else {
+        token(args.token.as_deref())
+    };
     let missing: Vec<&str> = [
-        ("--server URL (or AGENT_COORD_SERVER)", args.local || server.is_some()),
+        (
+            "--server URL (or AGENT_COORD_SERVER)",
+            args.local || server.is_some(),
+        ),
         ("a token in AGENT_COORD_TOKEN", args.local || token.is_some()),
         ("--agent ID (or AGENT_COORD_ID)", id.is_some()),
         ("--tmux PANE (or AGENT_COORD_TMUX_TARGET)", pane.is_some()),
@@ -90,7 +100,9 @@ pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
     let ends = (stop.clone(), cancel.clone());
     let runtime = Handle::current();
     let mut pushing = tokio::task::spawn_blocking(move || match (server, token) {
-        (Some(server), Some(token)) if !args.local => remote(&plan, &panes, runtime, &server, token, (&stop, cancel)),
+        (Some(server), Some(token)) if !args.local => {
+            remote(&plan, &panes, runtime, &server, token, (&stop, cancel))
+        }
         _ => local(&plan, &panes, args.dir.as_deref(), &stop),
     });
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -170,7 +182,10 @@ fn find(panes: &TmuxPanes, words: &str) -> Result<String, Failure> {
     panes.resolve(words).map_err(|reason| {
         Failure::refused(
             "pane",
-            format!("'{}' names no pane to type into: {reason}. Nothing was started", terminal(words)),
+            format!(
+                "'{}' names no pane to type into: {reason}. Nothing was started",
+                terminal(words)
+            ),
         )
     })
 }
