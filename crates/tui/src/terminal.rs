@@ -96,7 +96,7 @@ fn restore() {
 ///
 /// # Errors
 /// When no thread can be started.
-pub(crate) fn read_keys(events: SyncSender<Event>) -> io::Result<()> {
+pub(crate) fn read_keys<E: From<Event> + Send + 'static>(events: SyncSender<E>) -> io::Result<()> {
     let read = move || {
         let mut parser = Parser::default();
         let mut bytes = vec![0; 16 * 1024];
@@ -104,7 +104,7 @@ pub(crate) fn read_keys(events: SyncSender<Event>) -> io::Result<()> {
             // Only time tells the escape key from the beginning of a sequence.
             if parser.waits() && !comes_soon() {
                 let inputs = parser.settle();
-                if !inputs.is_empty() && events.send(Event::Input(inputs)).is_err() {
+                if !inputs.is_empty() && events.send(Event::Input(inputs).into()).is_err() {
                     return;
                 }
             }
@@ -112,7 +112,7 @@ pub(crate) fn read_keys(events: SyncSender<Event>) -> io::Result<()> {
                 Ok(0) => break,
                 Ok(length) => {
                     let inputs = parser.feed(bytes.get(..length).unwrap_or_default());
-                    if !inputs.is_empty() && events.send(Event::Input(inputs)).is_err() {
+                    if !inputs.is_empty() && events.send(Event::Input(inputs).into()).is_err() {
                         return;
                     }
                 }
@@ -121,7 +121,7 @@ pub(crate) fn read_keys(events: SyncSender<Event>) -> io::Result<()> {
             }
         }
         // Nobody is left to hear of it when the client has ended.
-        let _ = events.send(Event::End);
+        let _ = events.send(Event::End.into());
     };
     thread::Builder::new()
         .name("chat-keys".to_owned())
@@ -139,15 +139,15 @@ fn comes_soon() -> bool {
 ///
 /// # Errors
 /// When no thread can be started.
-pub(crate) fn read_lines(events: SyncSender<Event>) -> io::Result<()> {
+pub(crate) fn read_lines<E: From<Event> + Send + 'static>(events: SyncSender<E>) -> io::Result<()> {
     let read = move || {
         let mut lines = Lines::new(io::stdin().lock());
         while let Some(line) = lines.next() {
-            if events.send(Event::Line(line)).is_err() {
+            if events.send(Event::Line(line).into()).is_err() {
                 return;
             }
         }
-        let _ = events.send(Event::End);
+        let _ = events.send(Event::End.into());
     };
     thread::Builder::new()
         .name("chat-lines".to_owned())
@@ -214,7 +214,7 @@ impl<R: io::BufRead> Lines<R> {
 ///
 /// # Errors
 /// When they cannot be listened to.
-pub(crate) fn read_signals(events: SyncSender<Event>) -> io::Result<()> {
+pub(crate) fn read_signals<E: From<Event> + Send + 'static>(events: SyncSender<E>) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGWINCH])?;
     let read = move || {
         for signal in signals.forever() {
@@ -223,7 +223,7 @@ pub(crate) fn read_signals(events: SyncSender<Event>) -> io::Result<()> {
             } else {
                 Event::Stop
             };
-            if events.send(event).is_err() {
+            if events.send(event.into()).is_err() {
                 return;
             }
         }
