@@ -11,8 +11,8 @@ mod rooms;
 mod salvage;
 mod seats;
 mod sessions;
-mod told;
 mod tokens;
+mod told;
 mod unfinished;
 
 use std::collections::HashMap;

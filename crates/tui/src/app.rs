@@ -1,8 +1,11 @@
 //! The full screen as a machine: what happened goes in, what is to be done comes out. Never reads a file, a clock or a key itself.
 
+#[cfg(test)]
+mod tests;
+
 use muster_bus::{RoomName, Source};
 
-use crate::commands::{Command, parse};
+use crate::commands::{Command, help_lines, parse};
 use crate::keys::{Code, Input, Key};
 use crate::person::{Fresh, Here, Numbered, Stretch, Told, Way};
 use crate::text::Watch;
@@ -185,9 +188,9 @@ impl App {
             }
             Command::Say(_) => effects.extend(self.timeline.go_to_end().map(|way| self.asks(way))),
             Command::Help => {
-                effects.push(Effect::Job(Job::Obey(command)));
-                effects.extend(self.say(Tone::Answer, KEYS.iter().map(|line| (*line).to_owned()).collect()));
-                return effects;
+                let mut lines = help_lines();
+                lines.extend(KEYS.iter().map(|line| (*line).to_owned()));
+                return self.say(Tone::Answer, lines);
             }
             _ => {}
         }

@@ -222,7 +222,7 @@ impl<S: Surface> Client<S> {
 
     /// Answers whether the person stays.
     fn tell(&mut self, told: Vec<Told>) -> io::Result<bool> {
-        let mut stays = true;
+        let (mut stays, mut moved) = (true, false);
         for told in told {
             match told {
                 Told::Lines(lines) => self.surface.show(&lines)?,
@@ -232,8 +232,16 @@ impl<S: Surface> Client<S> {
                     self.surface.show(&lines)?;
                 }
                 Told::Fresh(fresh) => self.fresh(&fresh)?,
-                Told::Moved(_) | Told::Named(_) => {}
+                Told::Moved(_) => moved = true,
+                Told::Named(_) => {}
                 Told::Quit => stays = false,
+            }
+        }
+        if moved {
+            self.look()?;
+            let source = Source::Room(self.person.room().clone());
+            if let Err(error) = self.missed(&source)? {
+                self.trouble(&safe(&error.chain()))?;
             }
         }
         Ok(stays)

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_bus::{BusError, Source};
+use muster_core::Fault;
 use nix::sys::signal::{Signal, raise};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -52,17 +53,22 @@ pub(crate) fn run(person: Person, watch: Watch, colours: Colours) -> Result<(), 
         jobs,
         colours,
         clock: Box::new(clock),
+        left: None,
     };
     let ended = screen.listen(first, &happened);
     screen.taken = None;
+    let early = screen.left.take();
     // The bus's thread leaves when nobody can ask it anything any more.
     drop(screen);
-    let left = wait(&happened);
+    let left = wait(early, &happened);
     ended?;
     left
 }
 
-fn wait(happened: &Receiver<Happened>) -> Result<(), ChatError> {
+fn wait(early: Option<Result<(), BusError>>, happened: &Receiver<Happened>) -> Result<(), ChatError> {
+    if let Some(left) = early {
+        return Ok(left?);
+    }
     let begun = Instant::now();
     loop {
         match happened.recv_timeout(PATIENCE.saturating_sub(begun.elapsed())) {
@@ -84,6 +90,8 @@ struct Screen {
     jobs: Sender<Job>,
     colours: Colours,
     clock: Box<dyn Fn() -> i64>,
+    /// The bus was left before the screen was.
+    left: Option<Result<(), BusError>>,
 }
 
 impl Screen {
@@ -134,7 +142,11 @@ impl Screen {
                 Ok(true)
             }
             Happened::Terminal(Event::Resize | Event::Line(_)) => Ok(true),
-            Happened::Terminal(Event::Stop | Event::End) | Happened::Left(_) => Ok(false),
+            Happened::Terminal(Event::Stop | Event::End) => Ok(false),
+            Happened::Left(left) => {
+                self.left = Some(left);
+                Ok(false)
+            }
             Happened::Bus(reply) => {
                 let effects = self.app.reply(reply);
                 self.act(effects)
@@ -178,12 +190,33 @@ fn speak(person: Person, watch: Watch, jobs: Receiver<Job>, out: SyncSender<Happ
     thread::Builder::new()
         .name("chat-bus".to_owned())
         .spawn(move || {
+            let bell = Bell(Some(speaker.out.clone()));
             speaker.run(&jobs);
             let left = speaker.person.leave();
-            // A screen that is gone already has said so itself.
-            let _ = speaker.out.send(Happened::Left(left));
+            bell.ring(left);
         })
         .map(drop)
+}
+
+/// Tells the screen that the bus was left, also when its thread breaks.
+struct Bell(Option<SyncSender<Happened>>);
+
+impl Bell {
+    fn ring(mut self, left: Result<(), BusError>) {
+        if let Some(out) = self.0.take() {
+            // A screen that is gone already has said so itself.
+            let _ = out.send(Happened::Left(left));
+        }
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        if let Some(out) = self.0.take() {
+            let broken = Fault::other("the part that speaks with the bus broke; the lines above say where");
+            let _ = out.send(Happened::Left(Err(broken.into())));
+        }
+    }
 }
 
 struct Speaker {

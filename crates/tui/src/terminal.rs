@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread;
@@ -48,11 +49,14 @@ impl Taken {
     /// # Errors
     /// What the terminal answers; it is as before then.
     pub(crate) fn take(paste: bool, screen: bool) -> io::Result<Self> {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            restore();
-            before(info);
-        }));
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                restore();
+                before(info);
+            }));
+        });
         enable_raw_mode()?;
         CHANGED.store(RAW, Ordering::SeqCst);
         // Dropped on the way out of a failure.

@@ -1,5 +1,8 @@
 //! What a window shows of a source: a stretch of it, answers in between, and where the person looks. Never holds more of a source than a few screens around that place.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
 use muster_bus::Source;
@@ -56,6 +59,8 @@ pub(crate) struct Timeline {
     total: u64,
     /// Nothing older than what is loaded can be asked for: the source was cut.
     cut: bool,
+    /// What is loaded does not go on to the newest: the source was cut, or too much came at once.
+    stale: bool,
     /// A stretch was asked for and has not come.
     asked: bool,
     /// The newest stretch was asked for; what is said until it comes stands below it.
@@ -75,6 +80,7 @@ impl Timeline {
             base: 0,
             total: 0,
             cut: false,
+            stale: false,
             asked: true,
             renewing: Some(0),
             bottom: None,
@@ -112,7 +118,7 @@ impl Timeline {
 
     /// Whether there are newer messages than those that are loaded.
     fn behind(&self) -> bool {
-        self.end() < self.total
+        self.stale || self.end() < self.total
     }
 
     fn end(&self) -> u64 {
@@ -196,11 +202,13 @@ impl Timeline {
                 self.items.append(&mut said);
                 self.bottom = None;
                 self.cut = false;
+                self.stale = false;
             }
             Way::Oldest => {
-                self.items.clear();
                 self.fill(stretch);
                 self.bottom = Some((self.base, 0));
+                self.cut = false;
+                self.stale = false;
             }
             Way::Before(..) => {
                 for found in stretch.posts.into_iter().rev() {
@@ -238,6 +246,7 @@ impl Timeline {
         }
         if cut || skipped > 0 {
             self.cut = cut || self.cut;
+            self.stale = true;
             return if self.bottom.is_none() {
                 Some(self.renew())
             } else {
@@ -276,15 +285,19 @@ impl Timeline {
         });
         let way = if at < NEAR + 100 && !self.cut {
             let first = self.items.iter().find_map(Item::numbered)?;
-            (first.number > 0).then(|| Way::Before(first.number, first.entry.clone()))
+            (first.number > 0 && !self.stale).then(|| Way::Before(first.number, first.entry.clone()))
         } else {
             None
         };
         let way = way.or_else(|| {
-            let near = self.bottom.is_some() && at + NEAR > self.items.len() && self.behind();
             let last = self.items.iter().rev().find_map(Item::numbered)?;
-            near.then(|| Way::After(last.number, last.entry.clone()))
+            let near = self.bottom.is_some() && at + NEAR > self.items.len();
+            (near && !self.stale && self.behind()).then(|| Way::After(last.number, last.entry.clone()))
         });
+        if way.is_none() && self.stale && self.bottom.is_some_and(|(id, _)| id >= self.last_id()) {
+            // Nothing loaded is left below, and what comes next does not follow on it.
+            return Some(self.renew());
+        }
         self.asked = way.is_some();
         way
     }

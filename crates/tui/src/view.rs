@@ -1,5 +1,8 @@
 //! The full screen as it is drawn: messages, who and what is here, the line that is typed. Never draws what was not made safe before.
 
+#[cfg(test)]
+mod tests;
+
 use muster_bus::Source;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
