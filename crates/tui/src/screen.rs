@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use muster_bus::{BusError, Source};
 use muster_core::Fault;
-use nix::sys::signal::{Signal, raise};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
@@ -163,7 +164,7 @@ impl Screen {
                     }
                 }
                 Effect::Quit => return Ok(false),
-                Effect::Redraw => self.terminal.clear()?,
+                Effect::Redraw => self.redraw()?,
                 Effect::Suspend => self.suspend()?,
             }
         }
@@ -173,9 +174,18 @@ impl Screen {
     /// Gives the terminal to the shell until the person comes back.
     fn suspend(&mut self) -> io::Result<()> {
         self.taken = None;
-        raise(Signal::SIGTSTP)?;
+        // The whole job, as the terminal itself would: the shell waits for all of it.
+        kill(Pid::from_raw(0), Signal::SIGTSTP)?;
+        // Another thread may take the signal: this one must not take the terminal back before all of them stand still.
+        thread::sleep(Duration::from_millis(100));
         self.taken = Some(Taken::take(true, true)?);
-        self.terminal.clear()
+        self.redraw()
+    }
+
+    /// The next frame is drawn whole. (To clear it otherwise would ask the terminal where its cursor is, and wait for an answer.)
+    fn redraw(&mut self) -> io::Result<()> {
+        let size = self.terminal.size()?;
+        self.terminal.resize(size.into())
     }
 }
 
