@@ -214,6 +214,7 @@ fn whoever_suspends_it_comes_back_to_the_same_screen() {
     pane.press(&["C-l"]);
     pane.typed_row("david #general (0 peers)> kept");
     pane.press(&["C-c"]);
+    pane.typed_row("ready");
     pane.line("echo code $?");
     pane.shows("code 0");
     assert!(!bus.registered("david"));
