@@ -19,6 +19,8 @@ pub(crate) struct Post {
     pub(crate) system: bool,
     /// It names the person at this terminal.
     pub(crate) mention: bool,
+    /// The person at this terminal does not want to hear its sender.
+    pub(crate) muted: bool,
     /// It is a decision, a status or a control command, in a word.
     pub(crate) kind: Option<&'static str>,
     /// What it says.
@@ -61,6 +63,7 @@ impl Post {
             mine,
             system,
             mention: !mine && !system && *source != Source::Inbox && text::mentions(said, me.as_str()),
+            muted: false,
             kind,
             body: lines(said),
         }
@@ -75,6 +78,7 @@ impl Post {
             mine: true,
             system: false,
             mention: false,
+            muted: false,
             kind: None,
             body: lines(said),
         }

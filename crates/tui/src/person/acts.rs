@@ -319,8 +319,8 @@ impl Person {
         };
         let posts = stretch.posts.get(stretch.posts.len().saturating_sub(count)..);
         let mut lines = Vec::new();
-        for (_, post) in posts.unwrap_or_default() {
-            lines.extend(post.plain(None, watch, self.now()));
+        for numbered in posts.unwrap_or_default() {
+            lines.extend(numbered.post.plain(None, watch, self.now()));
         }
         if lines.is_empty() {
             lines.push(format!("#{} is empty", self.room));
