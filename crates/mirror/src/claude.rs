@@ -177,9 +177,11 @@ impl Session {
         Mark(places.collect())
     }
 
-    /// Whether a message with this word came into the transcript after the mark.
+    /// Whether a message with this word came into the transcript after the mark, also when the session has another id since.
     pub(crate) fn took(&self, mark: &Mark, token: &str) -> bool {
-        self.transcripts().into_iter().any(|path| {
+        let renamed = self.again().filter(|now| now.id != self.id);
+        let now = renamed.iter().flat_map(Self::transcripts);
+        self.transcripts().into_iter().chain(now).any(|path| {
             let from = mark.0.iter().find(|(known, _)| *known == path).map_or(0, |(_, at)| *at);
             since(&path, from).is_some_and(|text| text.lines().any(|line| is_message(line, token)))
         })

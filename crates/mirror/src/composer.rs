@@ -284,6 +284,26 @@ fn input(program: Program, rows: &[Row], span: (usize, usize), prompt: usize) ->
     }
 }
 
+/// Claude Code draws the same box in other places, such as its list of sessions. Only where a message is taken do these words stand below it.
+fn is_footer_of_input(rows: &[Row]) -> bool {
+    let of_input = [
+        "manual mode on",
+        "plan mode on",
+        "auto mode on",
+        "accept edits on",
+        "bypass permissions on",
+        "esc to interrupt",
+        "paste again to expand",
+    ];
+    let of_list = ["enter to ", "space to ", "esc to cancel", "esc to close", "esc to exit", "esc to go back"];
+    let has = |words: &[&str]| words.iter().any(|words| says(rows, words));
+    let own = rows.iter().any(|row| {
+        let text = row.text();
+        text.trim() == "! for shell mode" || text.trim_start().starts_with("? for shortcuts")
+    });
+    (own || has(&of_input)) && !has(&of_list)
+}
+
 /// `❯` or `!` and a no-break space, between two lines across the screen; further rows are indented by two.
 fn claude_code(rows: &[Row]) -> Option<Input> {
     let bottom = rows.iter().rposition(|row| rule(row, true))?;
@@ -292,6 +312,9 @@ fn claude_code(rows: &[Row]) -> Option<Input> {
     let roof = top.checked_sub(1).and_then(|at| rows.get(at))?;
     let indented = between(rows, top + 1, bottom).iter().all(|row| is_indented(row, 2));
     if !indented || !rule(roof, false) {
+        return None;
+    }
+    if !is_footer_of_input(between(rows, bottom + 1, rows.len())) {
         return None;
     }
     let mut found = input(Program::ClaudeCode, rows, (top, bottom), 2);

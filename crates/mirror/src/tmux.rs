@@ -13,7 +13,7 @@ use muster_core::text;
 
 use crate::guard::Pane;
 use crate::process;
-use crate::screen::Screen;
+use crate::screen::{Row, Screen};
 
 /// How long one call may take. The server answers within milliseconds or hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -79,6 +79,8 @@ pub(crate) struct Look {
     pub(crate) server: ServerId,
     /// The pane's first process.
     pub(crate) pane_pid: u32,
+    /// What tmux calls the program in front. Its name means nothing; that it is still the same does.
+    pub(crate) command: String,
     pub(crate) pane: Pane,
     pub(crate) screen: Screen,
 }
@@ -306,13 +308,25 @@ impl Tmux {
 /// What must still hold in the very step in which something is typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Still {
-    pub(crate) server: u32,
-    pub(crate) pane_pid: u32,
+    server: u32,
+    pane_pid: u32,
+    command: String,
     /// Rows of the screen, each from end to end, wherever they stand.
-    pub(crate) rows: Vec<String>,
+    rows: Vec<String>,
 }
 
 impl Still {
+    /// The pane as it was seen, with the rows of its screen at these places.
+    pub(crate) fn of(look: &Look, rows: &[usize]) -> Self {
+        let row = |at: &usize| look.screen.rows.get(*at).map(Row::text).unwrap_or_default();
+        Self {
+            server: look.server.pid,
+            pane_pid: look.pane_pid,
+            command: look.command.clone(),
+            rows: rows.iter().map(row).collect(),
+        }
+    }
+
     fn format(&self) -> String {
         let mut tests: Vec<String> = [
             ("pid", self.server.to_string()),
@@ -324,6 +338,8 @@ impl Still {
         ]
         .map(|(name, value)| format!("#{{==:#{{{name}}},{value}}}"))
         .into();
+        // tmux asks the kernel for the program in front each time: a shell that has just come back has another name.
+        tests.push(format!("#{{m/r:^{}$,#{{pane_current_command}}}}", pattern(&self.command)));
         for row in &self.rows {
             tests.push(format!("#{{!=:#{{C/r:^{}$}},0}}", pattern(row)));
         }
@@ -342,13 +358,13 @@ fn pattern(row: &str) -> String {
         .collect()
 }
 
-const FACTS: &str = "#{pane_id}|#{pid}|#{pane_pid}|#{pane_dead}|#{pane_in_mode}|#{pane_input_off}|#{pane_synchronized}|#{cursor_x}|#{cursor_y}|%s";
+const FACTS: &str = "#{pane_id}|#{pid}|#{pane_pid}|#{pane_dead}|#{pane_in_mode}|#{pane_input_off}|#{pane_synchronized}|#{cursor_x}|#{cursor_y}|%s|#{pane_current_command}";
 const SCREEN: &str = "muster: the screen follows";
 
 fn read_look(pane: PaneId, out: &str) -> Option<Look> {
     let (head, screen) = out.split_once(&format!("{SCREEN}\n"))?;
     let mut lines = head.lines();
-    let facts: Vec<&str> = lines.next()?.split('|').collect();
+    let facts: Vec<&str> = lines.next()?.splitn(11, '|').collect();
     let number = |at: usize| facts.get(at)?.parse::<u64>().ok();
     let flag = |at: usize| number(at).map(|value| value != 0);
     let small = |at: usize| u32::try_from(number(at)?).ok();
@@ -364,6 +380,7 @@ fn read_look(pane: PaneId, out: &str) -> Option<Look> {
     Some(Look {
         server,
         pane_pid,
+        command: (*facts.get(10)?).to_owned(),
         pane: Pane {
             dead,
             in_mode: flag(4)?,

@@ -1,1 +1,5 @@
-//! x
+//! The real Claude Code in a real pane, and many deliveries with everything in their way.
+
+mod claude;
+mod disturbed;
+mod real;
