@@ -129,7 +129,14 @@ impl Input {
     pub fn shows(&self, text: &str) -> bool {
         let ink = |text: &str| -> String { text.chars().filter(char::is_ascii_graphic).collect() };
         let (seen, whole) = (ink(&self.text()), ink(text));
-        let end: String = whole.chars().rev().take(TAIL).collect::<Vec<_>>().into_iter().rev().collect();
+        let end: String = whole
+            .chars()
+            .rev()
+            .take(TAIL)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect();
         self.holds(text) || (!end.is_empty() && seen.contains(&end)) || seen.contains("[Pasted")
     }
 
@@ -239,7 +246,10 @@ fn rule(row: &Row, whole: bool) -> bool {
     let text = row.text();
     let lines = text.chars().filter(|char| *char == '─').count();
     let all = text.chars().count();
-    lines >= 10 && text.starts_with("──") && text.ends_with('─') && (lines == all || (!whole && lines * 2 > all))
+    lines >= 10
+        && text.starts_with("──")
+        && text.ends_with('─')
+        && (lines == all || (!whole && lines * 2 > all))
 }
 
 fn behind(row: &Row, prompt: usize) -> Vec<Cell> {
@@ -261,14 +271,24 @@ fn between(rows: &[Row], from: usize, to: usize) -> &[Row] {
 /// The choice marked in a list that ends right above the row `top`.
 fn chosen(rows: &[Row], top: usize) -> Option<(usize, String)> {
     let from = top.saturating_sub(16);
-    between(rows, from, top).iter().enumerate().rev().find_map(|(at, row)| {
-        let text = row.text();
-        // What was said before stands on a ground of its own.
-        let said = row.cells.first().is_some_and(|cell| cell.style.paper != Ink::Plain);
-        let rest = text.trim_start().strip_prefix(['❯', '›'])?.strip_prefix(' ')?;
-        let command = rest.split_whitespace().next().filter(|word| word.starts_with('/'))?;
-        (!said).then(|| (from + at, command.to_owned()))
-    })
+    between(rows, from, top)
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(at, row)| {
+            let text = row.text();
+            // What was said before stands on a ground of its own.
+            let said = row
+                .cells
+                .first()
+                .is_some_and(|cell| cell.style.paper != Ink::Plain);
+            let rest = text.trim_start().strip_prefix(['❯', '›'])?.strip_prefix(' ')?;
+            let command = rest
+                .split_whitespace()
+                .next()
+                .filter(|word| word.starts_with('/'))?;
+            (!said).then(|| (from + at, command.to_owned()))
+        })
 }
 
 fn input(program: Program, rows: &[Row], span: (usize, usize), prompt: usize) -> Input {
@@ -295,7 +315,14 @@ fn is_footer_of_input(rows: &[Row]) -> bool {
         "esc to interrupt",
         "paste again to expand",
     ];
-    let of_list = ["enter to ", "space to ", "esc to cancel", "esc to close", "esc to exit", "esc to go back"];
+    let of_list = [
+        "enter to ",
+        "space to ",
+        "esc to cancel",
+        "esc to close",
+        "esc to exit",
+        "esc to go back",
+    ];
     let has = |words: &[&str]| words.iter().any(|words| says(rows, words));
     let own = rows.iter().any(|row| {
         let text = row.text();
@@ -308,9 +335,13 @@ fn is_footer_of_input(rows: &[Row]) -> bool {
 fn claude_code(rows: &[Row]) -> Option<Input> {
     let bottom = rows.iter().rposition(|row| rule(row, true))?;
     let above = between(rows, 0, bottom);
-    let top = above.iter().rposition(|row| starts(row, &['❯', '!'], '\u{a0}').is_some())?;
+    let top = above
+        .iter()
+        .rposition(|row| starts(row, &['❯', '!'], '\u{a0}').is_some())?;
     let roof = top.checked_sub(1).and_then(|at| rows.get(at))?;
-    let indented = between(rows, top + 1, bottom).iter().all(|row| is_indented(row, 2));
+    let indented = between(rows, top + 1, bottom)
+        .iter()
+        .all(|row| is_indented(row, 2));
     if !indented || !rule(roof, false) {
         return None;
     }
@@ -318,7 +349,10 @@ fn claude_code(rows: &[Row]) -> Option<Input> {
         return None;
     }
     let mut found = input(Program::ClaudeCode, rows, (top, bottom), 2);
-    found.shell = rows.get(top).and_then(|row| starts(row, &['!'], '\u{a0}')).is_some();
+    found.shell = rows
+        .get(top)
+        .and_then(|row| starts(row, &['!'], '\u{a0}'))
+        .is_some();
     // The line that turns while it works stands right above the box, with hints below it.
     let turning = between(rows, top.saturating_sub(5), top).iter().any(|row| {
         let text = row.text();
@@ -334,9 +368,8 @@ fn codex(rows: &[Row]) -> Option<Input> {
     let top = rows.iter().rposition(|row| {
         let style = row.cells.first().map(|cell| cell.style);
         starts(row, &['›', '!'], ' ').is_some()
-            && style.is_some_and(|style| {
-                style.bold && !style.dim && !style.reverse && style.paper == Ink::Plain
-            })
+            && style
+                .is_some_and(|style| style.bold && !style.dim && !style.reverse && style.paper == Ink::Plain)
     })?;
     let length = between(rows, top + 1, rows.len())
         .iter()
@@ -349,7 +382,9 @@ fn codex(rows: &[Row]) -> Option<Input> {
         bottom += 1 + next;
     }
     let shown: Vec<&Row> = footer(bottom).iter().filter(|row| !row.is_blank()).collect();
-    let indented = between(rows, top + 1, bottom).iter().all(|row| is_indented(row, 2));
+    let indented = between(rows, top + 1, bottom)
+        .iter()
+        .all(|row| is_indented(row, 2));
     if !indented || shown.is_empty() || !shown.iter().all(|row| is_indented(row, 2)) {
         return None;
     }
@@ -369,7 +404,9 @@ fn gemini(rows: &[Row]) -> Option<Input> {
     };
     let top = rows.iter().rposition(|row| {
         let mut cells = row.cells.iter().skip(1).map(|cell| cell.char);
-        grounded(row) && cells.next().is_some_and(|char| matches!(char, '>' | '!' | '*')) && cells.next() == Some(' ')
+        grounded(row)
+            && cells.next().is_some_and(|char| matches!(char, '>' | '!' | '*'))
+            && cells.next() == Some(' ')
     })?;
     let roof = between(rows, top.saturating_sub(4), top);
     if !roof.iter().any(|row| rule(row, true)) {

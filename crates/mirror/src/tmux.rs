@@ -155,8 +155,14 @@ impl Tmux {
             std::thread::spawn(move || stdin.write_all(&input));
         }
         for (which, stream) in [
-            child.stdout.take().map(|out| Box::new(out) as Box<dyn std::io::Read + Send>),
-            child.stderr.take().map(|err| Box::new(err) as Box<dyn std::io::Read + Send>),
+            child
+                .stdout
+                .take()
+                .map(|out| Box::new(out) as Box<dyn std::io::Read + Send>),
+            child
+                .stderr
+                .take()
+                .map(|err| Box::new(err) as Box<dyn std::io::Read + Send>),
         ]
         .into_iter()
         .enumerate()
@@ -215,8 +221,9 @@ impl Tmux {
         let first = out.split('\n').next().unwrap_or_default();
         // For a pane that is gone tmux fills the format with nothing and complains only at the capture.
         if good && first.starts_with(&format!("{pane}|")) {
-            read_look(pane, &out)
-                .ok_or_else(|| Failure::Fault(format!("tmux answered what muster cannot read: {}", shown(first))))
+            read_look(pane, &out).ok_or_else(|| {
+                Failure::Fault(format!("tmux answered what muster cannot read: {}", shown(first)))
+            })
         } else if out.starts_with('|') {
             Err(Failure::NoPane)
         } else {
@@ -226,7 +233,14 @@ impl Tmux {
 
     /// Whether a pane is there, and in which server.
     pub(crate) fn find(&self, pane: PaneId) -> Result<ServerId, Failure> {
-        let words = ["display-message", "-p", "-t", &pane.to_string(), "#{pane_id}|#{pid}"].map(str::to_owned);
+        let words = [
+            "display-message",
+            "-p",
+            "-t",
+            &pane.to_string(),
+            "#{pane_id}|#{pid}",
+        ]
+        .map(str::to_owned);
         let out = self.run(&words, &[])?;
         let (id, pid) = out.trim().split_once('|').unwrap_or_default();
         if id != pane.to_string() {
@@ -264,7 +278,10 @@ impl Tmux {
     pub(crate) fn load(&self, text: &str) -> Result<String, Failure> {
         let pid = std::process::id();
         let start = process::stat(pid).map_or(0, |stat| stat.start);
-        let name = format!("{BUFFER}{pid}-{start}-{}", self.buffers.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "{BUFFER}{pid}-{start}-{}",
+            self.buffers.fetch_add(1, Ordering::Relaxed)
+        );
         let words = ["load-buffer", "-b", &name, "-"].map(str::to_owned);
         self.run(&words, text.as_bytes())?;
         Ok(name)
@@ -311,6 +328,8 @@ pub(crate) struct Still {
     server: u32,
     pane_pid: u32,
     command: String,
+    /// The program must have asked for bracketed paste, as far as the server can tell.
+    pub(crate) bracketed: bool,
     /// Rows of the screen, each from end to end, wherever they stand.
     rows: Vec<String>,
 }
@@ -323,6 +342,7 @@ impl Still {
             server: look.server.pid,
             pane_pid: look.pane_pid,
             command: look.command.clone(),
+            bracketed: false,
             rows: rows.iter().map(row).collect(),
         }
     }
@@ -339,7 +359,14 @@ impl Still {
         .map(|(name, value)| format!("#{{==:#{{{name}}},{value}}}"))
         .into();
         // tmux asks the kernel for the program in front each time: a shell that has just come back has another name.
-        tests.push(format!("#{{m/r:^{}$,#{{pane_current_command}}}}", pattern(&self.command)));
+        tests.push(format!(
+            "#{{m/r:^{}$,#{{pane_current_command}}}}",
+            pattern(&self.command)
+        ));
+        // Without bracketed paste each line would be sent by itself. Servers before 3.6 do not say whether it is on.
+        if self.bracketed {
+            tests.push("#{!=:#{bracket_paste_flag},0}".to_owned());
+        }
         for row in &self.rows {
             tests.push(format!("#{{!=:#{{C/r:^{}$}},0}}", pattern(row)));
         }
@@ -354,7 +381,13 @@ impl Still {
 /// A row as a regular expression in a format: what means something in either stands for any character.
 fn pattern(row: &str) -> String {
     row.chars()
-        .map(|char| if char.is_ascii() && !char.is_ascii_alphanumeric() && char != ' ' { '.' } else { char })
+        .map(|char| {
+            if char.is_ascii() && !char.is_ascii_alphanumeric() && char != ' ' {
+                '.'
+            } else {
+                char
+            }
+        })
         .collect()
 }
 
@@ -386,9 +419,18 @@ fn read_look(pane: PaneId, out: &str) -> Option<Look> {
             in_mode: flag(4)?,
             input_off: flag(5)?,
             synchronized: flag(6)?,
-            shell: if dead { None } else { process::shell_in_front(pane_pid) },
-            typed: typed.max().map(|last| Duration::from_secs(now.saturating_sub(last))),
-            cursor: Some((usize::try_from(number(7)?).ok()?, usize::try_from(number(8)?).ok()?)),
+            shell: if dead {
+                None
+            } else {
+                process::shell_in_front(pane_pid)
+            },
+            typed: typed
+                .max()
+                .map(|last| Duration::from_secs(now.saturating_sub(last))),
+            cursor: Some((
+                usize::try_from(number(7)?).ok()?,
+                usize::try_from(number(8)?).ok()?,
+            )),
         },
         screen: Screen::parse(screen.as_bytes()),
     })
@@ -470,7 +512,12 @@ fn slow(mut child: Child) -> Failure {
 
 fn refused(said: &str) -> Failure {
     let said = said.trim();
-    let none = ["no server running", "error connecting to", "server exited", "lost server"];
+    let none = [
+        "no server running",
+        "error connecting to",
+        "server exited",
+        "lost server",
+    ];
     if none.iter().any(|words| said.contains(words)) && !said.contains("Permission denied") {
         Failure::NoServer(shown(said))
     } else if said.starts_with("can't find pane") {

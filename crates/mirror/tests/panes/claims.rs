@@ -20,7 +20,10 @@ fn a_deliverer_of_these_tests_plays_its_part() {
     settings.second_look = Duration::from_secs(60);
     let panes = TmuxPanes::new(Server::Named(words[0].to_owned()), settings);
     for number in 0..words[3].parse().unwrap() {
-        let what = text(&format!("{}-{number:04}", words[2]), &format!("# {} {number}\n# and more", words[2]));
+        let what = text(
+            &format!("{}-{number:04}", words[2]),
+            &format!("# {} {number}\n# and more", words[2]),
+        );
         assert_eq!(insist(&panes, words[1], &what), PASTED);
     }
 }
@@ -39,7 +42,10 @@ fn deliverer(tmux: &Tmux, agent: &Agent, name: &str, count: usize) -> Child {
 fn two_processes_never_mix_what_they_type_into_one_pane() {
     let tmux = Tmux::new();
     let agent = Agent::new(&tmux, "agent");
-    let children: Vec<Child> = ["ann", "bob", "cy"].iter().map(|name| deliverer(&tmux, &agent, name, 12)).collect();
+    let children: Vec<Child> = ["ann", "bob", "cy"]
+        .iter()
+        .map(|name| deliverer(&tmux, &agent, name, 12))
+        .collect();
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
@@ -67,9 +73,15 @@ fn what_a_killed_deliverer_left_in_the_input_is_a_draft_and_is_never_sent_with_t
     agent.tell("slow off");
     let panes = tmux.panes();
     let outcome = panes.deliver(&agent.pane, &text("t-0001", "# next"));
-    let Outcome::Held(hold) = &outcome else { panic!("{outcome:?}") };
+    let Outcome::Held(hold) = &outcome else {
+        panic!("{outcome:?}")
+    };
     assert_eq!(hold.why, Why::Draft);
-    assert!(hold.detail.contains("[Pasted text #1 +2 lines]"), "{}", hold.detail);
+    assert!(
+        hold.detail.contains("[Pasted text #1 +2 lines]"),
+        "{}",
+        hold.detail
+    );
     assert!(agent.submitted().is_empty());
     // A person looks at it and removes it; then things go on.
     tmux.run(&["send-keys", "-t", &agent.pane, "C-u"]);
@@ -83,9 +95,19 @@ fn a_buffer_that_a_dead_deliverer_left_behind_is_removed_and_no_other() {
     let agent = Agent::new(&tmux, "agent");
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
-    let (stale, live) = (format!("muster-push-{}-77-0", gone.id()), format!("muster-push-{}-", std::process::id()));
+    let (stale, live) = (
+        format!("muster-push-{}-77-0", gone.id()),
+        format!("muster-push-{}-", std::process::id()),
+    );
     let start = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let start = start.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap().to_owned();
+    let start = start
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_ascii_whitespace()
+        .nth(19)
+        .unwrap()
+        .to_owned();
     let live = format!("{live}{start}-99");
     for name in [stale.as_str(), live.as_str(), "mine"] {
         tmux.run(&["set-buffer", "-b", name, "text"]);
@@ -109,11 +131,22 @@ fn a_program_that_replaced_the_agent_between_looking_and_typing_gets_nothing() {
         std::thread::scope(|scope| {
             let delivering = scope.spawn(|| panes.deliver(&agent.pane, &text("t-0001", "# hello")));
             std::thread::sleep(Duration::from_millis(25));
-            tmux.run(&["respawn-pane", "-k", "-t", &pane, "sh", "-c", "read -r line; echo got $line; sleep 100"]);
+            tmux.run(&[
+                "respawn-pane",
+                "-k",
+                "-t",
+                &pane,
+                "sh",
+                "-c",
+                "read -r line; echo got $line; sleep 100",
+            ]);
             let outcome = delivering.join().unwrap();
             assert!(!matches!(outcome, Outcome::Delivered { .. }), "{outcome:?}");
         });
         assert!(!tmux.screen(&pane).contains("got"), "{}", tmux.screen(&pane));
     }
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))), Why::Shell);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))),
+        Why::Shell
+    );
 }

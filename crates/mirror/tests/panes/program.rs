@@ -48,7 +48,9 @@ impl Agent {
             .collect();
         let pane = tmux.start(name, &[(ROLE, &folder.display().to_string())], &words);
         let agent = Self { pane, folder };
-        wait("the agent's input", || tmux.screen(&agent.pane).contains("manual mode"));
+        wait("the agent's input", || {
+            tmux.screen(&agent.pane).contains("manual mode")
+        });
         agent
     }
 
@@ -62,11 +64,17 @@ impl Agent {
             "play() {{ {ROLE}='{folder_name}' '{words}' > /dev/null; }}\ntrap 'printf \"%s\\n\" \"$BASH_COMMAND\" >> \"{folder_name}/shell\"' DEBUG\n"
         );
         std::fs::write(&settings, text).unwrap();
-        let pane = tmux.start(name, &[], &["bash", "--rcfile", &settings.display().to_string(), "-i"]);
+        let pane = tmux.start(
+            name,
+            &[],
+            &["bash", "--rcfile", &settings.display().to_string(), "-i"],
+        );
         let agent = Self { pane, folder };
         wait("the prompt", || !tmux.screen(&agent.pane).is_empty());
         tmux.run(&["send-keys", "-t", &agent.pane, "play", "Enter"]);
-        wait("the agent's input", || tmux.screen(&agent.pane).contains("manual mode"));
+        wait("the agent's input", || {
+            tmux.screen(&agent.pane).contains("manual mode")
+        });
         agent
     }
 
@@ -145,7 +153,11 @@ enum Event {
 
 impl Play {
     fn new(folder: &Path) -> Self {
-        let tty = OpenOptions::new().read(true).write(true).open("/dev/tty").unwrap();
+        let tty = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/tty")
+            .unwrap();
         let usual = termios::tcgetattr(&tty).unwrap();
         let append = |name: &str| {
             let path = folder.join(name);
@@ -361,7 +373,14 @@ impl Play {
 
     fn draw(&mut self) {
         let rule = "─".repeat(100);
-        let mut rows: Vec<String> = self.said.iter().rev().take(8).rev().map(|said| format!("\x1b[48;5;237m❯ {said}\x1b[0m")).collect();
+        let mut rows: Vec<String> = self
+            .said
+            .iter()
+            .rev()
+            .take(8)
+            .rev()
+            .map(|said| format!("\x1b[48;5;237m❯ {said}\x1b[0m"))
+            .collect();
         let mut cursor = None;
         if self.odd {
             rows.push("$ something else".to_owned());
@@ -396,7 +415,10 @@ impl Play {
                 Part::Typed('!') if at == 0 => shell = true,
                 Part::Typed(char) => text.push(*char),
                 Part::Block(number, block) => {
-                    text.push_str(&format!("[Pasted text #{number} +{} lines]", block.matches('\n').count()));
+                    text.push_str(&format!(
+                        "[Pasted text #{number} +{} lines]",
+                        block.matches('\n').count()
+                    ));
                 }
             }
         }
@@ -409,7 +431,11 @@ impl Play {
             .split(|char| *char == '\n')
             .flat_map(|line| {
                 let pieces: Vec<String> = line.chunks(96).map(|piece| piece.iter().collect()).collect();
-                if pieces.is_empty() { vec![String::new()] } else { pieces }
+                if pieces.is_empty() {
+                    vec![String::new()]
+                } else {
+                    pieces
+                }
             })
             .collect();
         let last = wrapped.pop().unwrap_or_default();

@@ -18,7 +18,11 @@ fn recorded(name: &str) -> (Screen, (usize, usize)) {
     let bytes = fs::read(folder().join(format!("{name}.txt"))).unwrap();
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
     let head = std::str::from_utf8(&bytes[..end]).unwrap();
-    let mut words = head.strip_prefix("cursor ").unwrap().split(' ').map(|word| word.parse().unwrap());
+    let mut words = head
+        .strip_prefix("cursor ")
+        .unwrap()
+        .split(' ')
+        .map(|word| word.parse().unwrap());
     let cursor = (words.next().unwrap(), words.next().unwrap());
     (Screen::parse(&bytes[end + 1..]), cursor)
 }
@@ -144,7 +148,10 @@ fn what_a_session_says_of_itself_outweighs_an_idle_screen() {
     };
     assert_eq!(why(Status::Idle), None);
     assert_eq!(why(Status::Busy), Some(Why::Busy));
-    assert_eq!(why(Status::Waiting("permission prompt".to_owned())), Some(Why::Dialog));
+    assert_eq!(
+        why(Status::Waiting("permission prompt".to_owned())),
+        Some(Why::Dialog)
+    );
     assert_eq!(why(Status::Other("parked".to_owned())), Some(Why::UnknownScreen));
 }
 
@@ -189,14 +196,20 @@ fn only_what_is_dim_throughout_is_a_suggestion() {
 #[test]
 fn another_styling_of_suggestions_can_be_set() {
     let settings = |value: &'static str| {
-        muster_mirror::Settings::from_env(move |name| (name == "AGENT_COORD_GHOST_TEXT_SGR").then(|| value.to_owned()))
+        muster_mirror::Settings::from_env(move |name| {
+            (name == "AGENT_COORD_GHOST_TEXT_SGR").then(|| value.to_owned())
+        })
     };
     let table = [
         ("38;5;246", "\x1b[38;5;246mrun the tests", "\x1b[2mrun the tests"),
         ("3", "\x1b[3mrun the tests", "\x1b[2mrun the tests"),
         ("90", "\x1b[90mrun the tests", "\x1b[38;5;246mrun the tests"),
         ("2;3", "\x1b[2;3mrun the tests", "\x1b[2mrun the tests"),
-        ("38;2;1;2;3", "\x1b[38;2;1;2;3mrun the tests", "\x1b[38;2;3;2;1mrun the tests"),
+        (
+            "38;2;1;2;3",
+            "\x1b[38;2;1;2;3mrun the tests",
+            "\x1b[38;2;3;2;1mrun the tests",
+        ),
     ];
     for (value, suggestion, draft) in table {
         let ghost = settings(value).unwrap().ghost;
@@ -205,7 +218,10 @@ fn another_styling_of_suggestions_can_be_set() {
     }
     for value in ["dim", "0", "2m", "\x1b[2m", "999", ";", "2 3"] {
         let refused = settings(value).unwrap_err();
-        assert!(refused.contains("AGENT_COORD_GHOST_TEXT_SGR") && !refused.contains('\x1b'), "{refused}");
+        assert!(
+            refused.contains("AGENT_COORD_GHOST_TEXT_SGR") && !refused.contains('\x1b'),
+            "{refused}"
+        );
     }
     assert_eq!(settings("").unwrap().ghost, Ghost::default());
 }
@@ -214,10 +230,20 @@ fn another_styling_of_suggestions_can_be_set() {
 #[test]
 fn the_refusal_quotes_the_styled_line_and_is_harmless() {
     for name in ["claude-draft", "claude-shell", "codex-draft", "gemini-draft"] {
-        let Verdict::Hold(hold) = judged(name, &Ghost::default(), None) else { panic!() };
+        let Verdict::Hold(hold) = judged(name, &Ghost::default(), None) else {
+            panic!()
+        };
         assert!(hold.detail.contains("\\u{1b}["), "{}", hold.detail);
-        assert!(hold.detail.chars().all(|char| !char.is_control()), "{}", hold.detail);
-        let words = if name == "claude-shell" { "ls -l" } else { "half a thought" };
+        assert!(
+            hold.detail.chars().all(|char| !char.is_control()),
+            "{}",
+            hold.detail
+        );
+        let words = if name == "claude-shell" {
+            "ls -l"
+        } else {
+            "half a thought"
+        };
         assert!(hold.detail.contains(words), "{}", hold.detail);
     }
 }
@@ -267,10 +293,25 @@ fn facts_of_the_pane_come_before_its_screen_in_a_fixed_order() {
 fn a_screen_that_cannot_be_read_or_a_cursor_elsewhere_is_unknown() {
     let (screen, _) = recorded("claude-idle");
     let ghost = Ghost::default();
-    for (screen, cursor) in [(None, None), (Some(&screen), Some((0, 0))), (Some(&screen), Some((2, 29)))] {
-        let pane = Pane { cursor, ..Pane::default() };
-        let seen = Seen { pane: Some(&pane), screen, claude: None, ghost: &ghost, pause: Duration::ZERO };
-        let Verdict::Hold(hold) = judge(&seen) else { panic!("{cursor:?}") };
+    for (screen, cursor) in [
+        (None, None),
+        (Some(&screen), Some((0, 0))),
+        (Some(&screen), Some((2, 29))),
+    ] {
+        let pane = Pane {
+            cursor,
+            ..Pane::default()
+        };
+        let seen = Seen {
+            pane: Some(&pane),
+            screen,
+            claude: None,
+            ghost: &ghost,
+            pause: Duration::ZERO,
+        };
+        let Verdict::Hold(hold) = judge(&seen) else {
+            panic!("{cursor:?}")
+        };
         assert_eq!(hold.why, Why::UnknownScreen);
     }
 }
@@ -280,7 +321,10 @@ fn what_was_pasted_is_found_again_and_nothing_else_is_taken_for_it() {
     let six = "[agent-coord] one\n# two\n# three\n# four\n# five\n# six";
     let long = format!(
         "[agent-coord] one\n{}",
-        (0..40).map(|line| format!("# line {line} of a long one that goes on")).collect::<Vec<_>>().join("\n")
+        (0..40)
+            .map(|line| format!("# line {line} of a long one that goes on"))
+            .collect::<Vec<_>>()
+            .join("\n")
     );
     let three = "[agent-coord] one\n# two\n# three";
     let table = [
@@ -327,7 +371,10 @@ fn sgr_is_read_in_every_spelling() {
     assert_eq!(style("\x1b[95m").ink, Ink::Indexed(13));
     assert!(!style("\x1b[4:0m").underline && style("\x1b[4:3m").underline);
     let text = |bytes: &[u8]| Screen::parse(bytes).rows[0].text();
-    assert_eq!(text(b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\ \x0elq\x0f\x1b(B\x1b[2Jend  "), "link lqend");
+    assert_eq!(
+        text(b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\ \x0elq\x0f\x1b(B\x1b[2Jend  "),
+        "link lqend"
+    );
     assert_eq!(text(b"a\xff\xfe\x00\x9bb"), "a\u{fffd}\u{fffd}\u{fffd}b");
 }
 

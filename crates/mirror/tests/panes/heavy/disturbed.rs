@@ -17,7 +17,10 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 
@@ -68,7 +71,9 @@ fn disturb(tmux: &Tmux, agent: &Agent, dice: &mut Dice, shells: &AtomicUsize) {
         _ => {
             // The agent is stopped and its shell comes to the front; a little later the agent goes on.
             agent.tell("suspend");
-            wait("the shell", || tmux.run(&["display-message", "-p", "-t", pane, "#{pane_current_command}"]) == "bash");
+            wait("the shell", || {
+                tmux.run(&["display-message", "-p", "-t", pane, "#{pane_current_command}"]) == "bash"
+            });
             shells.fetch_add(1, Ordering::Relaxed);
             dice.pause(250);
             tmux.run(&["send-keys", "-t", pane, "fg", "Enter"]);
@@ -82,14 +87,30 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
     let tmux = Tmux::new();
     let agent = Agent::below_a_shell(&tmux, "agent");
     // A second pane of the window: what synchronized panes would get shows there.
-    let other = tmux.run(&["split-window", "-h", "-d", "-l", "20", "-P", "-F", "#{pane_id}", "-t", &agent.pane, "cat"]);
+    let other = tmux.run(&[
+        "split-window",
+        "-h",
+        "-d",
+        "-l",
+        "20",
+        "-P",
+        "-F",
+        "#{pane_id}",
+        "-t",
+        &agent.pane,
+        "cat",
+    ]);
     tmux.run(&["resize-window", "-x", "121", "-y", "30", "-t", &agent.pane]);
     tmux.run(&["resize-pane", "-x", "100", "-t", &agent.pane]);
     let mut settings = quick();
     settings.second_look = Duration::from_secs(4);
     let panes = TmuxPanes::new(Server::Named(tmux.name.clone()), settings);
     let (over, shells) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let (mut delivered, mut unknown, mut held) = (Vec::new(), Vec::new(), std::collections::HashMap::<Why, usize>::new());
+    let (mut delivered, mut unknown, mut held) = (
+        Vec::new(),
+        Vec::new(),
+        std::collections::HashMap::<Why, usize>::new(),
+    );
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut dice = Dice(20_261_130);
@@ -117,7 +138,11 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
                     Outcome::Unknown { reason, .. } => break unknown.push((token, body, reason)),
                     Outcome::Held(hold) => {
                         *held.entry(hold.why).or_default() += 1;
-                        assert!(Instant::now() < end, "held for a minute: {hold:?}\n{}", tmux.screen(&agent.pane));
+                        assert!(
+                            Instant::now() < end,
+                            "held for a minute: {hold:?}\n{}",
+                            tmux.screen(&agent.pane)
+                        );
                         std::thread::sleep(Duration::from_millis(20));
                     }
                 }
@@ -126,15 +151,33 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
         over.store(true, Ordering::Relaxed);
     });
     let reasons: Vec<&String> = unknown.iter().map(|(_, _, reason)| reason).collect();
-    println!("held {held:?}, shells {}, not known {}: {reasons:#?}", shells.load(Ordering::Relaxed), unknown.len());
+    println!(
+        "held {held:?}, shells {}, not known {}: {reasons:#?}",
+        shells.load(Ordering::Relaxed),
+        unknown.len()
+    );
     let submitted = agent.submitted();
     let whole = |token: &str, body: &str| format!("[agent-coord] message {token}\n{body}");
     // Each that was called delivered arrived once and whole; each of which it is not known at most once and whole.
     for (token, body) in &delivered {
-        assert_eq!(submitted.iter().filter(|text| **text == whole(token, body)).count(), 1, "{token}");
+        assert_eq!(
+            submitted
+                .iter()
+                .filter(|text| **text == whole(token, body))
+                .count(),
+            1,
+            "{token}"
+        );
     }
     for (token, body, reason) in &unknown {
-        assert!(submitted.iter().filter(|text| **text == whole(token, body)).count() <= 1, "{token}: {reason}");
+        assert!(
+            submitted
+                .iter()
+                .filter(|text| **text == whole(token, body))
+                .count()
+                <= 1,
+            "{token}: {reason}"
+        );
     }
     // Nothing else was ever sent: no draft, no mixture, no half of a text.
     let all: Vec<String> = delivered
@@ -145,10 +188,29 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
     let strange: Vec<&String> = submitted.iter().filter(|text| !all.contains(text)).collect();
     assert!(strange.is_empty(), "{strange:?}");
     // No dialog was answered or fed, no shell ran anything, no other pane got a key of ours.
-    assert!(agent.to_dialog().iter().all(|what| what != "approved"), "{:?}", agent.to_dialog());
-    assert!(!tmux.screen(&other).contains("agent-coord"), "{}", tmux.screen(&other));
-    assert!(agent.in_the_shell().iter().all(|line| line == "fg"), "{:?}", agent.in_the_shell());
+    assert!(
+        agent.to_dialog().iter().all(|what| what != "approved"),
+        "{:?}",
+        agent.to_dialog()
+    );
+    assert!(
+        !tmux.screen(&other).contains("agent-coord"),
+        "{}",
+        tmux.screen(&other)
+    );
+    assert!(
+        agent.in_the_shell().iter().all(|line| line == "fg"),
+        "{:?}",
+        agent.in_the_shell()
+    );
     assert_eq!(delivered.len() + unknown.len(), TEXTS);
-    assert!(unknown.len() * 10 <= TEXTS, "{} of {TEXTS} are not known: {reasons:#?}", unknown.len());
-    assert!(shells.load(Ordering::Relaxed) > 3 && held.len() >= 6, "too little got in the way: {held:?}");
+    assert!(
+        unknown.len() * 10 <= TEXTS,
+        "{} of {TEXTS} are not known: {reasons:#?}",
+        unknown.len()
+    );
+    assert!(
+        shells.load(Ordering::Relaxed) > 3 && held.len() >= 6,
+        "too little got in the way: {held:?}"
+    );
 }

@@ -1,5 +1,7 @@
-//! The real Claude Code in a real pane, and many deliveries with everything in their way.
+//! The real Claude Code, Codex and Gemini CLI in real panes, and many deliveries with everything in their way.
 
 mod claude;
 mod disturbed;
+mod others;
 mod real;
+mod sockets;

@@ -26,18 +26,24 @@ pub(crate) fn program() -> Option<PathBuf> {
 }
 
 /// The scripted model; it ends with this value.
-struct Model {
+pub(crate) struct Model {
     process: Child,
-    port: u16,
+    pub(crate) port: u16,
     log: PathBuf,
 }
 
 impl Model {
-    fn new(tmux: &Tmux, name: &str, steps: &Value) -> Self {
-        let (script, log) = (tmux.path(&format!("{name}.steps")), tmux.path(&format!("{name}.log")));
+    pub(crate) fn new(tmux: &Tmux, name: &str, steps: &Value) -> Self {
+        let (script, log) = (
+            tmux.path(&format!("{name}.steps")),
+            tmux.path(&format!("{name}.log")),
+        );
         fs::write(&script, steps.to_string()).unwrap();
         let mut command = Command::new("python3");
-        command.arg(format!("{TOOLS}/fake_model.py")).arg("--script").arg(&script);
+        command
+            .arg(format!("{TOOLS}/fake_model.py"))
+            .arg("--script")
+            .arg(&script);
         let mut process = command
             .arg("--log")
             .arg(&log)
@@ -46,9 +52,35 @@ impl Model {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let port = line.trim().parse().unwrap();
         Self { process, port, log }
+    }
+}
+
+impl Model {
+    /// What stood under a name in each request that offered tools, as JSON text.
+    pub(crate) fn asked(&self, name: &str) -> Vec<String> {
+        lines(&self.log)
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .filter(|request| request["door"] == "model" && request["body"]["tools"][0].is_object())
+            .map(|request| request["body"][name].to_string())
+            .collect()
+    }
+
+    /// Whether it was asked something with these words within a few seconds.
+    pub(crate) fn is_asked(&self, name: &str, words: &str) -> bool {
+        let end = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < end {
+            if self.asked(name).last().is_some_and(|asked| asked.contains(words)) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
     }
 }
 
@@ -88,7 +120,10 @@ impl<'a> Claude<'a> {
     pub(crate) fn with(tmux: &'a Tmux, name: &str, steps: &Value, how: &How<'_>) -> Option<Self> {
         let program = program()?.display().to_string();
         let model = Model::new(tmux, name, steps);
-        let (home, work) = (tmux.path(&format!("{name}-home")), tmux.path(&format!("{name}-work")));
+        let (home, work) = (
+            tmux.path(&format!("{name}-home")),
+            tmux.path(&format!("{name}-work")),
+        );
         let folder = home.join(".claude");
         fs::create_dir_all(&folder).unwrap();
         fs::create_dir_all(&work).unwrap();
@@ -106,7 +141,10 @@ impl<'a> Claude<'a> {
         }
         fs::write(folder.join(".claude.json"), settings.to_string()).unwrap();
         let (home, work) = (home.display().to_string(), work.display().to_string());
-        let (url, config) = (format!("http://127.0.0.1:{}", model.port), folder.display().to_string());
+        let (url, config) = (
+            format!("http://127.0.0.1:{}", model.port),
+            folder.display().to_string(),
+        );
         let mut env = vec![
             ("HOME", home.as_str()),
             ("CLAUDE_CONFIG_DIR", config.as_str()),
@@ -127,7 +165,12 @@ impl<'a> Claude<'a> {
         let mut words = vec!["env", "-C", &work, &program, "--model", "claude-sonnet-4-5"];
         words.extend(how.words);
         let pane = tmux.start(name, &env, &words);
-        Some(Self { tmux, pane, folder, model })
+        Some(Self {
+            tmux,
+            pane,
+            folder,
+            model,
+        })
     }
 
     /// What it publishes of itself.
@@ -170,23 +213,11 @@ impl<'a> Claude<'a> {
 
     /// What the model was asked in each request that offered tools, as JSON text.
     pub(crate) fn asked(&self) -> Vec<String> {
-        lines(&self.model.log)
-            .iter()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .filter(|request| request["door"] == "model" && request["body"]["tools"][0].is_object())
-            .map(|request| request["body"]["messages"].to_string())
-            .collect()
+        self.model.asked("messages")
     }
 
     /// Whether the model was asked something with these words within a few seconds.
     pub(crate) fn is_asked(&self, words: &str) -> bool {
-        let end = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < end {
-            if self.asked().last().is_some_and(|asked| asked.contains(words)) {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        false
+        self.model.is_asked("messages", words)
     }
 }
