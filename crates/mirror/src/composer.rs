@@ -182,7 +182,9 @@ const FOOTER: usize = 12;
 /// Finds what a screen is. `cursor` is the terminal's cursor, column and row from 0, where it is known: an input box is open only if it stands in it.
 pub fn look(screen: &Screen, cursor: Option<(usize, usize)>) -> Look {
     let rows = &screen.rows;
-    let found = claude_code(rows).or_else(|| codex(rows)).or_else(|| gemini(rows));
+    let found = claude_code(rows)
+        .or_else(|| codex(rows, cursor))
+        .or_else(|| gemini(rows));
     if let Some(input) = found {
         let inside = cursor.is_none_or(|(_, row)| (input.top..input.top + input.rows.len()).contains(&row));
         let below = rows.iter().skip(input.top + input.rows.len());
@@ -363,29 +365,29 @@ fn claude_code(rows: &[Row]) -> Option<Input> {
     Some(found)
 }
 
-/// A bold `›` at the left, further rows indented by two, a blank row and a short footer.
-fn codex(rows: &[Row]) -> Option<Input> {
+/// A bold `›` at the left, further rows indented by two, a blank row and a short footer, if any.
+fn codex(rows: &[Row], cursor: Option<(usize, usize)>) -> Option<Input> {
     let top = rows.iter().rposition(|row| {
         let style = row.cells.first().map(|cell| cell.style);
         starts(row, &['›', '!'], ' ').is_some()
             && style
                 .is_some_and(|style| style.bold && !style.dim && !style.reverse && style.paper == Ink::Plain)
     })?;
-    let length = between(rows, top + 1, rows.len())
+    // A message of several paragraphs has blank rows, too; it goes on at least to the cursor.
+    let from = cursor.map_or(top, |(_, row)| row.max(top)) + 1;
+    let after = between(rows, from, rows.len());
+    let bottom = from + after.iter().position(Row::is_blank).unwrap_or(after.len());
+    let footer = between(rows, bottom, rows.len())
         .iter()
-        .position(|row| row.is_blank())?;
-    // A message of several paragraphs has blank rows, too; the footer is what follows the last one.
-    let mut bottom = top + 1 + length;
-    let footer = |from: usize| between(rows, from + 1, rows.len());
-    while footer(bottom).iter().filter(|row| !row.is_blank()).count() > 3 {
-        let next = footer(bottom).iter().position(|row| row.is_blank())?;
-        bottom += 1 + next;
-    }
-    let shown: Vec<&Row> = footer(bottom).iter().filter(|row| !row.is_blank()).collect();
-    let indented = between(rows, top + 1, bottom)
-        .iter()
-        .all(|row| is_indented(row, 2));
-    if !indented || shown.is_empty() || !shown.iter().all(|row| is_indented(row, 2)) {
+        .filter(|row| !row.is_blank());
+    let indented = |row: &Row| is_indented(row, 2);
+    // The footer goes when there is a draft.
+    let idle = between(rows, top, bottom).iter().all(|row| {
+        let cells = row.cells.iter().skip(2);
+        cells.into_iter().all(|cell| cell.is_blank() || cell.style.dim)
+    });
+    let fits = footer.clone().all(indented) && footer.clone().count() <= 3 && (!idle || footer.count() > 0);
+    if !between(rows, top + 1, bottom).iter().all(indented) || !fits {
         return None;
     }
     let mut found = input(Program::Codex, rows, (top, bottom), 2);

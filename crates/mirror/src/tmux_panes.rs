@@ -314,20 +314,27 @@ impl TmuxPanes {
     fn submit(&self, pane: PaneId, first: &Look, typed: &Typed<'_>) -> Result<String, String> {
         let begun = Instant::now();
         let mut why = "it did not show in the input".to_owned();
+        let mut stands_since = None;
         while begun.elapsed() < self.settings.second_look {
             match self.second(pane, first, typed, begun) {
                 Ok((still, shown)) => {
-                    match self.tmux.act(pane, &still, &format!("send-keys -t {pane} -H 0d")) {
-                        Ok(true) => return Ok(shown),
-                        Ok(false) => "the screen changed before Enter".clone_into(&mut why),
-                        Err(failure) => {
-                            return Err(format!(
-                                "the text was typed, and whether Enter was pressed is not known: {failure}"
-                            ));
+                    let since = *stands_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.settings.settle {
+                        match self.tmux.act(pane, &still, &format!("send-keys -t {pane} -H 0d")) {
+                            Ok(true) => return Ok(shown),
+                            Ok(false) => "the screen changed before Enter".clone_into(&mut why),
+                            Err(failure) => {
+                                return Err(format!(
+                                    "the text was typed, and whether Enter was pressed is not known: {failure}"
+                                ));
+                            }
                         }
                     }
                 }
-                Err(reason) => why = reason,
+                Err(reason) => {
+                    stands_since = None;
+                    why = reason;
+                }
             }
             std::thread::sleep(TICK);
         }

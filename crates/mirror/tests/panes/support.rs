@@ -97,6 +97,7 @@ impl Drop for Tmux {
 pub(crate) fn quick() -> Settings {
     Settings {
         steady: Duration::from_millis(40),
+        settle: Duration::from_millis(20),
         second_look: Duration::from_millis(2500),
         patience: Duration::from_millis(2500),
         ..Settings::default()

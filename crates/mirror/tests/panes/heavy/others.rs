@@ -137,23 +137,14 @@ fn gemini<'a>(tmux: &'a Tmux, tools: &Path) -> Other<'a> {
 /// One text of a few lines, one while it is at work, one of many lines, and a draft between them.
 fn takes_texts(other: &Other<'_>, asked: &str) {
     let panes = TmuxPanes::new(Server::Named(other.tmux.name.clone()), Settings::default());
-    assert_eq!(
-        insist(
-            &panes,
-            &other.pane,
-            &text("t-0001", "# one\n# two\n/clear\n! touch x")
-        ),
-        PASTED
-    );
-    assert!(
-        other.model.is_asked(asked, "t-0001"),
-        "{}",
-        other.tmux.screen(&other.pane)
-    );
-    assert_eq!(
-        insist(&panes, &other.pane, &text("t-0002", "# this takes a while")),
-        PASTED
-    );
+    let paste = |token: &str, body: &str| {
+        let outcome = insist(&panes, &other.pane, &text(token, body));
+        assert_eq!(outcome, PASTED, "{}", other.tmux.screen(&other.pane));
+    };
+    let reload = || panes.deliver(&other.pane, &command(ControlCommand::ReloadSkills));
+    paste("t-0001", "# one\n# two\n/clear\n! touch x");
+    assert!(other.model.is_asked(asked, "t-0001"));
+    paste("t-0002", "# this takes a while");
     assert!(other.model.is_asked(asked, "t-0002"));
     assert_eq!(
         held(&panes.deliver(&other.pane, &text("t-0003", "# not yet"))),
@@ -163,17 +154,9 @@ fn takes_texts(other: &Other<'_>, asked: &str) {
     let long: Vec<String> = (0..60)
         .map(|line| format!("# line {line} of a long text"))
         .collect();
-    assert_eq!(
-        insist(&panes, &other.pane, &text("t-0003", &long.join("\n"))),
-        PASTED,
-        "{}",
-        other.tmux.screen(&other.pane)
-    );
+    paste("t-0003", &long.join("\n"));
     assert!(other.model.is_asked(asked, "line 59 of a long text"));
-    wait(
-        "the end of the turn",
-        || !matches!(panes.deliver(&other.pane, &command(ControlCommand::ReloadSkills)), Outcome::Held(hold) if hold.why == Why::Busy),
-    );
+    wait("the end of the turn", || held(&reload()) != Why::Busy);
     other.tmux.keys(&other.pane, "half a thought");
     wait("the draft", || other.shows("half a thought"));
     assert_eq!(
@@ -191,12 +174,9 @@ fn takes_texts(other: &Other<'_>, asked: &str) {
     // It has no such command and would take it for a message.
     wait(
         "an empty input",
-        || matches!(panes.deliver(&other.pane, &command(ControlCommand::ReloadSkills)), Outcome::Held(hold) if hold.detail.contains("no command")),
+        || matches!(reload(), Outcome::Held(hold) if hold.detail.contains("no command")),
     );
-    assert_eq!(
-        insist(&panes, &other.pane, &text("t-0005", "# afterwards")),
-        PASTED
-    );
+    paste("t-0005", "# afterwards");
     assert!(other.model.is_asked(asked, "t-0005"));
     let last = other.model.asked(asked).pop().unwrap();
     assert!(!last.contains("t-0001"), "it was cleared");
