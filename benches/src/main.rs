@@ -18,6 +18,7 @@ mod screening;
 mod seed;
 mod server;
 mod start;
+mod terminal;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -81,6 +82,8 @@ enum What {
     Page,
     /// The coordination bus: messages a second, delays, reads, start, a thousand agents over HTTP
     Bus,
+    /// The bus in the terminal: a message into a tmux pane, an idle pusher, the human seat
+    Terminal,
     /// The worst reply against the longest list of deny words
     Screen,
     /// Processor time from nothing built to the tour's printed link, in both profiles
@@ -99,6 +102,14 @@ impl What {
 fn main() -> ExitCode {
     if let Some(code) = building::before_rustc() {
         return code;
+    }
+    // What a pane of the run itself is filled with; nobody else starts it.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == "stand-in") {
+        return match words.next().map_or(Ok(()), |socket| terminal::stand_in::run(Path::new(&socket))) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
     }
     match run(&Arguments::parse()) {
         Ok(met) if met => ExitCode::SUCCESS,
@@ -173,6 +184,10 @@ fn measure(arguments: &Arguments, muster: &Muster, folder: &Path) -> Result<Vec<
             ],
         };
         figures.extend(bus::run(&words, folder, rounds, time)?);
+    }
+    if what.wants(What::Terminal) {
+        eprintln!("terminal …");
+        figures.extend(terminal::run(muster, folder)?);
     }
     if what.wants(What::Build) {
         eprintln!("build, twice from nothing …");

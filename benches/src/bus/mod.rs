@@ -1,7 +1,7 @@
 //! The figures of the coordination bus, on any server that has its tools: another one is measured with `--bus`. Never measures through muster's own library.
 
 mod crowd;
-mod speaker;
+pub(crate) mod speaker;
 
 use std::fs;
 use std::io::Write as _;

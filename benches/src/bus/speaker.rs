@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 /// The command line of a bus server.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
-    pub(super) words: Vec<String>,
+pub(crate) struct Program {
+    pub(crate) words: Vec<String>,
 }
 
 impl Program {
     /// The command that serves the directory `folder`.
-    pub(super) fn command(&self, folder: &Path) -> Result<Command> {
+    pub(crate) fn command(&self, folder: &Path) -> Result<Command> {
         let (program, arguments) = self
             .words
             .split_first()
@@ -36,7 +36,7 @@ impl Program {
 }
 
 /// A server and the client's ends of its streams.
-pub(super) struct Speaker {
+pub(crate) struct Speaker {
     child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
@@ -46,7 +46,7 @@ pub(super) struct Speaker {
 
 impl Speaker {
     /// Starts a server and shakes hands with it.
-    pub(super) fn start(program: &Program, folder: &Path) -> Result<Self> {
+    pub(crate) fn start(program: &Program, folder: &Path) -> Result<Self> {
         let mut child = program
             .command(folder)?
             .stdin(Stdio::piped())
@@ -75,7 +75,7 @@ impl Speaker {
     }
 
     /// Sends one request and reads until its answer.
-    pub(super) fn request(&mut self, method: &str, params: &Value) -> Result<Value> {
+    pub(crate) fn request(&mut self, method: &str, params: &Value) -> Result<Value> {
         self.next += 1;
         let id = self.next;
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
@@ -93,7 +93,7 @@ impl Speaker {
     }
 
     /// Calls a tool; its answer as an object, and an error for everything that is not `ok`.
-    pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value> {
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value> {
         let answer = self.request("tools/call", &json!({"name": tool, "arguments": arguments}))?;
         let result = answer
             .get("result")
@@ -109,14 +109,14 @@ impl Speaker {
     }
 
     /// Milliseconds that a call takes.
-    pub(super) fn timed(&mut self, tool: &str, arguments: &Value) -> Result<f64> {
+    pub(crate) fn timed(&mut self, tool: &str, arguments: &Value) -> Result<f64> {
         let begun = Instant::now();
         self.call(tool, arguments)?;
         Ok(begun.elapsed().as_secs_f64() * 1e3)
     }
 
     /// KiB of memory that the server holds.
-    pub(super) fn resident(&self) -> Result<f64> {
+    pub(crate) fn resident(&self) -> Result<f64> {
         resident(self.child.id())
     }
 }
@@ -130,7 +130,7 @@ impl Drop for Speaker {
 }
 
 /// KiB of memory that a process holds.
-pub(super) fn resident(process: u32) -> Result<f64> {
+pub(crate) fn resident(process: u32) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     status
         .lines()

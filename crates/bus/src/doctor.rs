@@ -11,10 +11,12 @@ mod rooms;
 mod salvage;
 mod seats;
 mod sessions;
+mod stray;
 mod tokens;
+mod told;
 mod unfinished;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -25,7 +27,7 @@ use serde::Serialize;
 
 use crate::error::{BusError, failed};
 use crate::files::{NotPlain, open_plain};
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::limits::Limits;
 use crate::log::scan::scan;
 
@@ -47,6 +49,8 @@ pub struct Options {
     pub max_file_bytes: Option<u64>,
     /// The value of `PATH` to look for programs in. Without it they are not looked for.
     pub path: Option<OsString>,
+    /// The value of `AGENT_COORD_TRANSPORT`, which chooses a transport where `config.json` names none.
+    pub transport: Option<String>,
 }
 
 impl Default for Options {
@@ -55,6 +59,7 @@ impl Default for Options {
             fix: false,
             max_file_bytes: None,
             path: std::env::var_os("PATH"),
+            transport: std::env::var("AGENT_COORD_TRANSPORT").ok(),
         }
     }
 }
@@ -93,11 +98,13 @@ pub struct Finding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
+    /// The directory that was looked at, safe to print.
+    pub dir: String,
     /// Whether the bus is consistent: nothing of severity `error` is left.
     pub healthy: bool,
     /// The worst first.
     pub findings: Vec<Finding>,
-    /// Every check that was made, whether or not it found something.
+    /// Every check that was made, whether or not it found something. One that a damaged file keeps from being made is not among them.
     pub checked: Vec<&'static str>,
     /// How many findings were put right.
     pub fixed: usize,
@@ -109,7 +116,7 @@ type Check = fn(&mut Exam<'_>) -> Result<(), BusError>;
 
 /// Each check with the names of what it finds, in this order: what others build on comes first, so that one run with `fix` is enough. The
 /// first name is also that of a check that could not be made.
-const CHECKS: [(&[&str], Check); 26] = [
+const CHECKS: [(&[&str], Check); 28] = [
     (&["directory"], environment::directory),
     (&["disk-space"], environment::disk_space),
     (&["missing-program"], environment::programs),
@@ -124,6 +131,8 @@ const CHECKS: [(&[&str], Check); 26] = [
     (&["unfinished-rename"], unfinished::renames),
     (&["unfinished-cut"], unfinished::cuts),
     (&["leftover-file"], unfinished::leftovers),
+    (&["unused-file"], unfinished::unused),
+    (&["stray-file"], stray::strays),
     (&["session-leftover"], sessions::leftovers),
     (&["duplicate-session-binding"], sessions::duplicates),
     (&["stale-server", "stale-server-marker"], sessions::stale_servers),
@@ -157,53 +166,67 @@ pub fn doctor(home: &Home, options: &Options) -> Report {
         now: home.now(),
         findings: Vec::new(),
         counts: HashMap::new(),
+        held_up: BTreeMap::new(),
     };
     let mut checked = Vec::new();
     for (names, check) in CHECKS {
-        if let Err(error) = check(&mut exam) {
-            exam.cannot(names.first().copied().unwrap_or_default(), WHOLE, &error);
+        match check(&mut exam) {
+            Ok(()) => {}
+            Err(error) if exam.holds_up(names, &error) => continue,
+            Err(error) => exam.cannot(names.first().copied().unwrap_or_default(), WHOLE, &error),
         }
         checked.extend(names);
     }
-    documents::documents(&mut exam);
-    checked.push(documents::NAME);
+    checked.extend(documents::documents(&mut exam));
+    exam.tell_what_is_held_up();
     checked.sort_unstable();
     checked.dedup();
     exam.report(checked)
 }
 
-/// The same for a directory that may not open because its `config.json` is damaged. Without `fix` that is all that is found then.
+/// The same for a directory that may not open, because its `config.json` cannot be used or a folder in it is a link. Without `fix` that is all
+/// that is found then. Makes nothing without `fix`, and never a bus where there is none.
 ///
 /// # Errors
-/// What [`Home::open`] answers, but for that damage.
+/// [`BusError::NoBus`]; what [`Home::open`] answers, but for what is told of as a finding.
 pub fn doctor_at(root: &Path, limits: Limits, clock: &Clock, options: &Options) -> Result<Report, BusError> {
-    match Home::open(root, limits, clock.clone()) {
-        Ok(home) => Ok(doctor(&home, options)),
+    if !home::is_bus(root) {
+        return Err(BusError::NoBus(root.to_owned()));
+    }
+    let open = || {
+        if options.fix {
+            return Home::open(root, limits, clock.clone());
+        }
+        Home::look(root, limits, clock.clone())?.ok_or_else(|| BusError::NoBus(root.to_owned()))
+    };
+    let alone = |check, subject: &str, message: String| Finding {
+        check,
+        severity: Severity::Error,
+        subject: subject.to_owned(),
+        message,
+        fixable: false,
+        fixed: None,
+    };
+    let finding = match open() {
+        Ok(home) => return Ok(doctor(&home, options)),
         Err(BusError::Damaged(name)) if name == "config.json" => {
-            let mut finding = Finding {
-                check: "damaged-file",
-                severity: Severity::Error,
-                subject: name,
-                message: "how the directory is shared and which transport is used cannot be read, so no server starts; with fix, what can be read of it is kept and the file as it is stays beside it".to_owned(),
-                fixable: true,
-                fixed: None,
-            };
-            if !options.fix {
-                return Ok(Report {
-                    healthy: false,
-                    findings: vec![finding],
-                    checked: vec!["damaged-file"],
-                    fixed: 0,
-                    fix: false,
-                });
+            let why = "how the directory is shared and which transport is used cannot be read, so no server starts; with fix, what can be read of it is kept and the file as it is stays beside it";
+            let mut finding = alone("damaged-file", &name, why.to_owned());
+            finding.fixable = true;
+            if options.fix {
+                finding.message = damage::mend_config(root)?;
+                finding.fixed = Some(true);
+                let mut report = doctor(&open()?, options);
+                report.findings.insert(0, finding);
+                report.fixed += 1;
+                return Ok(report);
             }
-            damage::mend_config(root)?;
-            let home = Home::open(root, limits, clock.clone())?;
-            let mut report = doctor(&home, options);
-            finding.fixed = Some(true);
-            report.findings.insert(0, finding);
-            report.fixed += 1;
-            Ok(report)
+            finding
+        }
+        Err(error @ BusError::Mode(_)) => alone("damaged-file", "config.json", error.to_string()),
+        Err(BusError::LinkedFolder(folder)) => {
+            let why = BusError::LinkedFolder(folder.clone()).to_string();
+            alone("symbolic-link", &folder, why)
         }
         Err(error) => {
             // How the directory is shared is read first of all, so nothing else can be looked at.
@@ -211,25 +234,20 @@ pub fn doctor_at(root: &Path, limits: Limits, clock: &Clock, options: &Options) 
             let Some(odd) = meta.ok().and_then(|meta| NotPlain::of(meta.file_type())) else {
                 return Err(error);
             };
-            let finding = Finding {
-                check: "not-a-file",
-                severity: Severity::Error,
-                subject: "config.json".to_owned(),
-                message: format!(
-                    "{odd} where the bus keeps a file, so no server starts; move it away, and put the file back"
-                ),
-                fixable: false,
-                fixed: None,
-            };
-            Ok(Report {
-                healthy: false,
-                findings: vec![finding],
-                checked: vec!["not-a-file"],
-                fixed: 0,
-                fix: options.fix,
-            })
+            let why = format!(
+                "{odd} where the bus keeps a file, so no server starts; move it away, and put the file back"
+            );
+            alone("not-a-file", "config.json", why)
         }
-    }
+    };
+    Ok(Report {
+        dir: text::terminal(&root.display().to_string()),
+        healthy: false,
+        checked: vec![finding.check],
+        findings: vec![finding],
+        fixed: 0,
+        fix: options.fix,
+    })
 }
 
 /// What came of an attempt to put something right.
@@ -249,9 +267,41 @@ struct Exam<'a> {
     findings: Vec<Finding>,
     /// Entries of the logs that were counted.
     counts: HashMap<String, u64>,
+    /// The checks that could not be made, by the damaged file that kept them from it.
+    held_up: BTreeMap<String, Vec<&'static str>>,
 }
 
 impl Exam<'_> {
+    /// Whether a check could not be made because of a damaged file that was told of already. It is told of there then, once.
+    fn holds_up(&mut self, names: &[&'static str], error: &BusError) -> bool {
+        let BusError::Damaged(file) = error else {
+            return false;
+        };
+        let told = |finding: &Finding| {
+            finding.subject == *file && finding.severity == Severity::Error && finding.fixed != Some(true)
+        };
+        let told = self.findings.iter().any(told);
+        if told {
+            self.held_up.entry(file.clone()).or_default().extend(names);
+        }
+        told
+    }
+
+    fn tell_what_is_held_up(&mut self) {
+        for (file, names) in std::mem::take(&mut self.held_up) {
+            if let Some(finding) = self.findings.iter_mut().find(|finding| {
+                finding.subject == file && finding.severity == Severity::Error && finding.fixed != Some(true)
+            }) {
+                let message = format!(
+                    "{}; until it is right, this cannot be verified: {}",
+                    finding.message,
+                    names.join(", ")
+                );
+                finding.message = short(&message);
+            }
+        }
+    }
+
     /// Reports something that no repair helps.
     fn find(&mut self, check: &'static str, severity: Severity, subject: &str, message: impl Into<String>) {
         self.findings.push(Finding {
@@ -328,6 +378,7 @@ impl Exam<'_> {
         self.findings.sort_by_key(|finding| finding.severity);
         let open = |finding: &Finding| finding.severity == Severity::Error && finding.fixed != Some(true);
         Report {
+            dir: text::terminal(&self.home.root().display().to_string()),
             healthy: !self.findings.iter().any(open),
             fixed: self
                 .findings

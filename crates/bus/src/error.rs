@@ -131,6 +131,22 @@ pub enum BusError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A folder inside the directory that is a symbolic link.
+    #[error(
+        "the folder {0} is a symbolic link, and the bus keeps its files in one place, so nothing was opened; put a folder in its place (the directory as a whole may be a link)"
+    )]
+    LinkedFolder(String),
+    /// A mode that there is not.
+    #[error(
+        "the mode '{0}' of config.json does not exist; the valid ones are native and shared, so nothing was opened: put one of them there"
+    )]
+    Mode(String),
+    /// A directory without a bus.
+    #[error("there is no bus at {dir}: `muster init --dir {dir}` makes one", dir = muster_core::text::terminal(&.0.display().to_string()))]
+    NoBus(std::path::PathBuf),
+    /// Reading met this. Whatever else it was about, the reader's place stands where it stood.
+    #[error("{}", unread(.0))]
+    Unread(Box<BusError>),
     /// A digest that another agent was given.
     #[error("this digest was made for another agent; nothing is shown")]
     NotYourDigest,
@@ -148,9 +164,7 @@ pub enum BusError {
     )]
     Damaged(String),
     /// Another process holds a file for longer than anyone should.
-    #[error(
-        "{file} has been held by {holder} for {seconds} seconds, so nothing was written; try again, or end that process"
-    )]
+    #[error("{}", held(file, holder, *seconds, "nothing was written"))]
     Held {
         /// The file inside the directory.
         file: String,
@@ -198,6 +212,9 @@ pub enum BusError {
     /// Nothing here reaches the agent's pane.
     #[error("{0}; nothing was changed")]
     NoTransport(&'static str),
+    /// The transport cannot reach a pane, in its own words.
+    #[error("{0}; nothing was changed")]
+    Pane(String),
     /// Whoever asked has gone away.
     #[error("nobody waits for this answer any more; nothing was marked as read")]
     Gone,
@@ -220,22 +237,42 @@ impl BusError {
                 | Self::Tokens(_)
                 | Self::Odd { .. }
                 | Self::RenameUnfinished { .. }
+                | Self::LinkedFolder(_)
+                | Self::Unread(_)
         )
+    }
+
+    /// The same for whoever reads: what holds then is that nothing was marked as read.
+    pub(crate) fn reading(self) -> Self {
+        match self {
+            Self::Held { .. } | Self::Fault(_) => Self::Unread(Box::new(self)),
+            other => other,
+        }
+    }
+
+    /// What it is apart from what it was met at: the error itself, unless reading met it.
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Unread(error) => error.cause(),
+            other => other,
+        }
     }
 
     /// A word for programs.
     pub fn code(&self) -> &'static str {
         match self {
+            Self::Unread(error) => error.code(),
             Self::SeatName | Self::RoomName | Self::ProjectName => "invalid_name",
             Self::Empty(_) | Self::TooLong { .. } | Self::Argument(_) => "invalid_arguments",
             Self::NotRegistered(_) => "not_registered",
             Self::NoRoom(_) => "no_room",
+            Self::NoBus(_) => "no_bus",
             Self::Bound { .. } => "identity_bound",
             Self::Live { .. } => "identity_live",
             Self::CannotVerify { .. } => "cannot_verify",
             Self::WrongToken(_) => "wrong_token",
             Self::IdInUse { .. } => "id_in_use",
-            Self::NoPane | Self::NoTransport(_) | Self::PaneHeld { .. } => "not_attached",
+            Self::NoPane | Self::NoTransport(_) | Self::Pane(_) | Self::PaneHeld { .. } => "not_attached",
             Self::DigestExpired => "digest_expired",
             Self::NoDigest => "no_digest",
             Self::Damaged(_) => "damaged",
@@ -250,6 +287,7 @@ impl BusError {
     pub fn chain(&self) -> String {
         match self {
             Self::Fault(fault) => fault.chain(),
+            Self::Unread(error) => error.chain(),
             other => other.to_string(),
         }
     }
@@ -257,16 +295,39 @@ impl BusError {
 
 /// What a caller is told of a fault; the log has the cause.
 fn sentence(fault: &Fault) -> String {
+    told(fault, "nothing was written")
+}
+
+fn told(fault: &Fault, holds: &str) -> String {
     match fault.kind() {
         FaultKind::StorageFull => {
-            "the disk that holds the bus is full, so nothing was written; try again once there is room"
-                .to_owned()
+            format!("the disk that holds the bus is full, so {holds}; try again once there is room")
         }
-        FaultKind::ReadOnly => format!(
-            "{fault}: the directory of the bus cannot be written or read by this user; nothing was written"
-        ),
-        _ => format!("{fault}; nothing was written"),
+        FaultKind::ReadOnly => {
+            format!("{fault}: the directory of the bus cannot be written or read by this user; {holds}")
+        }
+        _ => format!("{fault}; {holds}"),
     }
+}
+
+/// What a reader is told.
+fn unread(error: &BusError) -> String {
+    let holds = "nothing was marked as read";
+    match error {
+        BusError::Held {
+            file,
+            holder,
+            seconds,
+        } => held(file, holder, *seconds, holds),
+        BusError::Fault(fault) => told(fault, holds),
+        other => other.to_string(),
+    }
+}
+
+fn held(file: &str, holder: &str, seconds: u64, holds: &str) -> String {
+    format!(
+        "{file} has been held by {holder} for {seconds} seconds, so {holds}; try again, or end that process"
+    )
 }
 
 /// A failed act on a file. `what` is the act, as in "write to".
@@ -285,4 +346,34 @@ pub(crate) fn failed(what: &'static str, path: &Path, error: io::Error) -> BusEr
         _ => FaultKind::Other,
     };
     BusError::Fault(Fault::new(kind, format!("could not {what} {}", path.display())).because(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_reads_hears_that_nothing_was_marked_as_read_and_the_rest_is_the_same() {
+        let held = || BusError::Held {
+            file: "inbox/bob.jsonl".to_owned(),
+            holder: "process 7".to_owned(),
+            seconds: 10,
+        };
+        let full = || BusError::Fault(Fault::new(FaultKind::StorageFull, "could not write x"));
+        let broken = || BusError::Fault(Fault::other("could not read x"));
+        for (error, same) in [
+            (held().reading(), held()),
+            (full().reading(), full()),
+            (broken().reading(), broken()),
+        ] {
+            let said = same
+                .to_string()
+                .replace("nothing was written", "nothing was marked as read");
+            assert_eq!(error.to_string(), said);
+            assert!(said.contains("marked as read"));
+            assert_eq!((error.code(), error.is_fault()), (same.code(), true));
+            assert_eq!(error.cause().to_string(), same.to_string());
+        }
+        assert_eq!(BusError::Gone.reading().to_string(), BusError::Gone.to_string());
+    }
 }

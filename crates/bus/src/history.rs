@@ -153,7 +153,7 @@ pub fn retrieve(home: &Home, seat: &SeatId, hash: &str, query: Option<&str>) -> 
     let text = match read_plain(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(BusError::NoDigest),
-        Err(error) => return Err(failed("read", &path, error)),
+        Err(error) => return Err(failed("read", &path, error).reading()),
     };
     let kept: Kept =
         serde_json::from_slice(&text).map_err(|_| BusError::Damaged(format!("the digest {hash}")))?;

@@ -14,7 +14,28 @@ use crate::error::{BusError, failed};
 use crate::json::{self, Keep};
 use crate::limits::Limits;
 use crate::names::{RoomName, SeatId};
-use crate::registry;
+use crate::registry::Agents;
+use crate::rooms::Rooms;
+use crate::seen::Seen;
+
+/// The folders in it that files are written to.
+const FOLDERS: [&str; 15] = [
+    "inbox",
+    "cursors",
+    "rooms",
+    "receipts",
+    "sessions",
+    "transports",
+    "work",
+    "archive",
+    "archive/inbox",
+    "archive/rooms",
+    PRIVATE,
+    ".muster/locks",
+    ".muster/new",
+    ".muster/index",
+    ".muster/history",
+];
 
 /// How a directory is shared with other programs. It stands in `config.json` as `mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +48,7 @@ pub enum Mode {
 }
 
 /// The private folder inside the directory: locks, indexes, digests. All of it can be rebuilt from the files beside it.
-const PRIVATE: &str = ".muster";
+pub(crate) const PRIVATE: &str = ".muster";
 
 /// One bus's directory. Cloning shares it.
 #[derive(Clone)]
@@ -38,7 +59,8 @@ struct Inner {
     mode: Mode,
     limits: Limits,
     clock: Clock,
-    agents: registry::Seen,
+    agents: Seen<Agents>,
+    rooms: Seen<Rooms>,
 }
 
 impl Home {
@@ -56,10 +78,12 @@ impl Home {
                 mode,
                 limits,
                 clock: clock.clone(),
-                agents: registry::Seen::default(),
+                agents: Seen::default(),
+                rooms: Seen::default(),
             }))
         };
         let probe = at(Mode::Native);
+        no_links(&probe)?;
         for folder in ["inbox", "cursors", "rooms"] {
             make_folder(&probe.path(folder))?;
         }
@@ -84,6 +108,35 @@ impl Home {
         Ok(home)
     }
 
+    /// The same for whoever only looks at what is there: makes nothing, and `None` when there is no such directory.
+    ///
+    /// # Errors
+    /// As [`Home::open`].
+    pub fn look(root: &Path, limits: Limits, clock: Clock) -> Result<Option<Self>, BusError> {
+        let root = match fs::canonicalize(root) {
+            Ok(root) => root,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("open", root, error)),
+        };
+        let at = |mode| {
+            Self(Arc::new(Inner {
+                root: root.clone(),
+                mode,
+                limits,
+                clock: clock.clone(),
+                agents: Seen::default(),
+                rooms: Seen::default(),
+            }))
+        };
+        no_links(&at(Mode::Native))?;
+        let mode = match configured(&at(Mode::Native))? {
+            Some(mode) => mode,
+            None if foreign_traces(&root) => Mode::Shared,
+            None => Mode::Native,
+        };
+        Ok(Some(at(mode)))
+    }
+
     /// The directory.
     pub fn root(&self) -> &Path {
         &self.0.root
@@ -100,8 +153,13 @@ impl Home {
     }
 
     /// The registry as it was last read.
-    pub(crate) fn agents(&self) -> &registry::Seen {
+    pub(crate) fn agents(&self) -> &Seen<Agents> {
         &self.0.agents
+    }
+
+    /// The channels as they were last read.
+    pub(crate) fn rooms(&self) -> &Seen<Rooms> {
+        &self.0.rooms
     }
 
     /// Milliseconds since 1970, as the files count time.
@@ -116,14 +174,14 @@ impl Home {
     pub fn choose(&self, mode: Mode) -> Result<(), BusError> {
         let _held = crate::lock::lock(self, "config.json")?;
         let mut config: Map<String, Value> = json::read(self, "config.json")?.unwrap_or_default();
-        config.insert(
-            "mode".to_owned(),
-            match mode {
-                Mode::Native => "native",
-                Mode::Shared => "shared",
-            }
-            .into(),
-        );
+        let word = match mode {
+            Mode::Native => "native",
+            Mode::Shared => "shared",
+        };
+        if config.get("mode").is_some_and(|chosen| chosen == word) {
+            return Ok(());
+        }
+        config.insert("mode".to_owned(), word.into());
         json::write(self, "config.json", &config, Keep::Durably)
     }
 
@@ -196,13 +254,40 @@ pub(crate) fn archive(log: &str) -> String {
     }
 }
 
+/// Refuses a directory one of whose folders is a link: files move between the folders, which only one disk can do at once, and what stands
+/// behind a link is nobody's to clean or to check.
+fn no_links(home: &Home) -> Result<(), BusError> {
+    let linked = |folder: &&&str| {
+        fs::symlink_metadata(home.path(folder)).is_ok_and(|meta| meta.file_type().is_symlink())
+    };
+    match FOLDERS.iter().find(linked) {
+        Some(folder) => Err(BusError::LinkedFolder((*folder).to_owned())),
+        None => Ok(()),
+    }
+}
+
 #[derive(Deserialize)]
 struct Config {
-    mode: Option<Mode>,
+    mode: Option<Value>,
 }
 
 fn configured(home: &Home) -> Result<Option<Mode>, BusError> {
-    Ok(json::read::<Config>(home, "config.json")?.and_then(|config| config.mode))
+    let Some(said) = json::read::<Config>(home, "config.json")?.and_then(|config| config.mode) else {
+        return Ok(None);
+    };
+    Mode::deserialize(&said).map(Some).map_err(|_| {
+        let said = said.as_str().map_or_else(|| said.to_string(), str::to_owned);
+        BusError::Mode(muster_core::text::terminal(
+            &said.chars().take(64).collect::<String>(),
+        ))
+    })
+}
+
+/// Whether a directory is one of a bus: muster's or another program's.
+pub fn is_bus(root: &Path) -> bool {
+    [PRIVATE, "config.json", "agents.json", "room.jsonl", "status.jsonl"]
+        .iter()
+        .any(|name| fs::symlink_metadata(root.join(name)).is_ok())
 }
 
 /// The lock directories of other programs that stand in the directory now, by their names inside it. In native mode there should be none: who

@@ -363,6 +363,12 @@ impl Session {
             session: self.clone(),
             counted,
         };
+        let proven = state.bound.as_ref().is_some_and(|(_, how)| *how == How::Bearer);
+        if ask.bearer && proven && state.seat() != Some(ask.seat) {
+            // Its token is that agent's now: it was given a new id under another connection.
+            self.0.follow(&mut state, ask)?;
+            return Ok(claim(false));
+        }
         if let Some(seat) = state.seat().filter(|seat| *seat != ask.seat) {
             return Err(BusError::Bound {
                 bound: seat.clone(),
@@ -440,6 +446,19 @@ impl Inner {
         marker.forced = how == How::Forced;
         marker.once_from = ask.client.filter(|_| ask.once).map(str::to_owned);
         sessions::mark(&self.home, &self.id, &marker)
+    }
+
+    /// Becomes the agent that its token names by now.
+    fn follow(&self, state: &mut State, ask: Ask<'_>) -> Result<(), BusError> {
+        let _held = rename::identity_lock(&self.home)?;
+        rename::settle(&self.home, ask.seat)?;
+        if state.marked {
+            self.mark(&ask, How::Bearer)?;
+            last::began(&self.home, ask.seat, &self.id, None)?;
+        }
+        rename::reclaim(&self.home, ask.seat)?;
+        state.bound = Some((ask.seat.clone(), How::Bearer));
+        Ok(())
     }
 
     /// Looks and marks under one lock: of two who claim an id at once, the second one sees the first.

@@ -91,6 +91,15 @@ impl Index {
         }
     }
 
+    /// Whether a log of entries was known here, be it this one or another.
+    pub(crate) fn knew_entries(&self) -> bool {
+        let mut head = [[0_u8; 8]; HEAD / 8];
+        let read = self.file.read_exact_at(head.as_flattened_mut(), 0);
+        let [mark, of, entries, bytes, print, check] = head.map(u64::from_le_bytes);
+        let sound = mark == MARK && check == sum(&[mark, of, entries, bytes, print]);
+        read.is_ok() && sound && entries > 0
+    }
+
     /// Remembers what is known. Lost with a power cut, it is built again.
     pub(crate) fn remember(&self, log: &File, known: Known) -> Result<(), BusError> {
         let print = proof(log, known.bytes).unwrap_or(0);

@@ -9,7 +9,8 @@ use crate::json::{self, Keep};
 use crate::names::SeatId;
 use crate::sessions;
 
-const FOLDER: &str = ".muster/last";
+/// One file for each id.
+pub(crate) const FOLDER: &str = ".muster/last";
 
 /// The last connection that was bound to an id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! One writer at a time for each file: kernel locks on private files, and beside them the directory locks of other programs in shared mode. Never waits without end and never trusts a timer to hold a lock.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,8 +9,11 @@ use crate::error::{BusError, failed};
 use crate::files::open_plain;
 use crate::home::{Home, Mode};
 
+mod brief;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use brief::briefly;
 
 /// How long a lock is waited for. Every holder of ours needs well under a second; the foreign protocol steals after five.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,7 +47,7 @@ pub(crate) fn lock(home: &Home, name: &str) -> Result<Held, BusError> {
     let file = kernel(home, name)?;
     let foreign = match home.mode() {
         Mode::Native => None,
-        Mode::Shared => Some(Directory::take(home, name)?),
+        Mode::Shared => Some(Directory::take(home, name, &file)?),
     };
     Ok(Held { foreign, _file: file })
 }
@@ -54,16 +57,55 @@ pub(crate) fn lock_file(home: &Home, name: &str) -> PathBuf {
     home.private("locks").join(name.replace('/', "+"))
 }
 
+/// Takes the lock file of `name` away if nobody holds it and `unused` says, under that lock, that it belongs to nothing any more. Whoever
+/// waited for it sees that it went, and makes another. Answers whether it went.
+///
+/// # Errors
+/// What `unused` answers; a fault.
+pub(crate) fn discard(
+    home: &Home,
+    name: &str,
+    unused: impl FnOnce() -> Result<bool, BusError>,
+) -> Result<bool, BusError> {
+    let path = lock_file(home, name);
+    let file = match open_plain(&path, File::options().read(true).write(true)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(failed("open", &path, error)),
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(false),
+        Err(TryLockError::Error(error)) => return Err(failed("lock", &path, error)),
+    }
+    if !is_at(&file, &path) || !unused()? {
+        return Ok(false);
+    }
+    fs::remove_file(&path).map_err(|error| failed("remove", &path, error))?;
+    Ok(true)
+}
+
+/// Whether an open file is the one that stands under its name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let number = |meta: fs::Metadata| (meta.dev(), meta.ino());
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(there)) => number(open) == number(there),
+        _ => false,
+    }
+}
+
 fn kernel(home: &Home, name: &str) -> Result<File, BusError> {
     let path = lock_file(home, name);
-    let file = open(&path)?;
+    let mut file = open(&path)?;
     let begun = Instant::now();
     let mut pause = Pause::default();
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
+            Ok(()) if is_at(&file, &path) => return Ok(file),
+            // It was taken away as one of nobody's while it was waited for: a lock on it keeps nobody out.
+            Ok(()) if begun.elapsed() < PATIENCE => file = open(&path)?,
             Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => pause.rest(),
-            Err(TryLockError::WouldBlock) => {
+            Ok(()) | Err(TryLockError::WouldBlock) => {
                 return Err(BusError::Held {
                     file: name.to_owned(),
                     holder: holder(&file),
@@ -131,17 +173,46 @@ fn made(meta: &fs::Metadata) -> Made {
     (meta.ino(), meta.created().ok())
 }
 
+/// Which directory the last holder among our own made, as it noted in the file of its kernel lock. Whoever holds that lock knows that this
+/// holder is gone, so what it left behind need not grow stale first. Where the file system keeps no time of making, nothing is noted.
+fn noted(file: &File) -> Option<Made> {
+    let mut note = [0; NOTE];
+    file.read_exact_at(&mut note, 0).ok()?;
+    let (inode, created) = note.split_first_chunk::<8>()?;
+    let nanos = u64::from_le_bytes(created.try_into().ok()?);
+    let created = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(nanos))?;
+    Some((u64::from_le_bytes(*inode), Some(created)))
+}
+
+/// Bytes of that note: the inode, and nanoseconds since 1970.
+const NOTE: usize = 16;
+
+fn note(file: &File, (inode, created): Made) {
+    let since = created.and_then(|created| created.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let Some(nanos) = since.and_then(|since| u64::try_from(since.as_nanos()).ok()) else {
+        return;
+    };
+    let mut note = [0; NOTE];
+    let (first, second) = note.split_at_mut(NOTE / 2);
+    first.copy_from_slice(&inode.to_le_bytes());
+    second.copy_from_slice(&nanos.to_le_bytes());
+    // Without it a death costs the next one five seconds, as that of another program does.
+    let _ = file.write_all_at(&note, 0);
+}
+
 /// How long a lock that was stolen is watched before it is trusted: another program that saw the same stale lock a moment ago removes
 /// whatever stands there now.
 const SETTLED: Duration = Duration::from_millis(50);
 
 impl Directory {
-    fn take(home: &Home, name: &str) -> Result<Self, BusError> {
+    /// Takes the directory lock of `name`, whose kernel lock `file` the caller holds.
+    fn take(home: &Home, name: &str, file: &File) -> Result<Self, BusError> {
         let path = home.path(&format!("{name}.lock"));
         let begun = Instant::now();
         let (mut tries, mut was_stale) = (0_u32, false);
+        let mut left = noted(file);
         loop {
-            match enter(home, &path, was_stale) {
+            match enter(home, name, &path, file) {
                 Ok(made) => {
                     let lock = Self {
                         path: path.clone(),
@@ -162,7 +233,10 @@ impl Directory {
                             seconds: PATIENCE.as_secs(),
                         });
                     }
-                    if stale(&path) {
+                    if let Some(left) = left.take().filter(|left| is_made(&path, *left)) {
+                        was_stale = true;
+                        take_over(home, &path, |aside| is_made(aside, left));
+                    } else if stale(&path) {
                         was_stale = true;
                         steal(home, &path);
                     } else {
@@ -182,7 +256,7 @@ impl Directory {
 impl Directory {
     /// Whether it is still the one that was made.
     fn stands(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|now| made(&now) == self.made)
+        is_made(&self.path, self.made)
     }
 
     /// Sets its time to now, as long as it is the one that was made.
@@ -221,6 +295,11 @@ impl Drop for Directory {
     }
 }
 
+/// Whether a certain directory stands at a path.
+fn is_made(path: &Path, which: Made) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|now| made(&now) == which)
+}
+
 /// Between tries: from half a millisecond to ten, never the same twice for two processes.
 fn backoff(tries: u32) -> Duration {
     let step = 250_u64.saturating_mul(1 << tries.min(5));
@@ -250,17 +329,22 @@ pub(crate) fn stale(path: &Path) -> bool {
     })
 }
 
-/// Moves a stale lock away under a name of its own, so that of two who see it stale only one removes it.
+/// Moves a stale lock away.
 pub(crate) fn steal(home: &Home, path: &Path) {
+    take_over(home, path, stale);
+}
+
+/// Moves a lock of nobody's away under a name of its own, so that of two who see it only one removes it.
+fn take_over(home: &Home, path: &Path, nobodys: impl Fn(&Path) -> bool) {
     // Without a new name there is nowhere to move it to; the next try may have one.
     let Ok(name) = crate::fresh::id() else { return };
     let aside = home.private("locks").join(format!("stolen-{name}"));
     if fs::rename(path, &aside).is_err() {
         return;
     }
-    if stale(&aside) {
+    if nobodys(&aside) {
         let _ = fs::remove_dir(&aside);
-        tracing::warn!(lock = %path.display(), "a lock that its holder no longer renewed was taken over");
+        tracing::warn!(lock = %path.display(), "a lock whose holder has ended, or no longer renewed it, was taken over");
     } else {
         // Between the look and the move somebody released it and another took it: give it back unless a third has it.
         let back = place(&aside, path);
@@ -270,24 +354,46 @@ pub(crate) fn steal(home: &Home, path: &Path) {
     }
 }
 
-/// Makes the lock directory and answers which one it is. After a stale one another program may remove what stands there at any moment, so
-/// then it is made elsewhere, known before anybody can reach it, and moved into its place.
-fn enter(home: &Home, path: &Path, was_stale: bool) -> std::io::Result<Made> {
+/// Where the directory lock of `name` is made, before it is moved into its place.
+pub(crate) fn taking(home: &Home, name: &str) -> PathBuf {
+    home.private("locks")
+        .join(format!("taking-{}", name.replace('/', "+")))
+}
+
+/// Makes the lock directory and answers which one it is. It is made elsewhere, where nobody else comes, noted in `file`, and moved into its
+/// place: so whoever dies has said which one is theirs, and one that another program removes as stale is known to be gone.
+fn enter(home: &Home, name: &str, path: &Path, file: &File) -> std::io::Result<Made> {
+    use std::io::ErrorKind::{AlreadyExists, InvalidInput, Unsupported};
     let make = |path: &Path| {
         DirBuilder::new().mode(0o755).create(path)?;
         fs::symlink_metadata(path).map(|meta| made(&meta))
     };
-    if !was_stale {
-        return make(path);
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(AlreadyExists.into());
     }
-    let name = crate::fresh::id().map_err(std::io::Error::other)?;
-    let aside = home.private("locks").join(format!("taking-{name}"));
-    let made = make(&aside)?;
-    let placed = place(&aside, path);
-    if placed.is_err() {
-        let _ = fs::remove_dir(&aside);
+    let aside = taking(home, name);
+    let made = make(&aside).or_else(|error| {
+        if error.kind() != AlreadyExists {
+            return Err(error);
+        }
+        // Of one who died right here.
+        fs::remove_dir(&aside)?;
+        make(&aside)
+    })?;
+    note(file, made);
+    match place(&aside, path) {
+        Ok(()) => Ok(made),
+        Err(error) => {
+            let _ = fs::remove_dir(&aside);
+            if !matches!(error.kind(), InvalidInput | Unsupported) {
+                return Err(error);
+            }
+            // A file system that cannot move a thing only to where nothing is.
+            let made = make(path)?;
+            note(file, made);
+            Ok(made)
+        }
     }
-    placed.map(|()| made)
 }
 
 /// Moves a directory to where nothing stands.

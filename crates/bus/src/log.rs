@@ -17,6 +17,7 @@ use crate::lock::{self, Held};
 
 mod archive;
 pub(crate) mod cut;
+pub(crate) mod glimpse;
 pub(crate) mod scan;
 
 pub(crate) use archive::append_to_archive;
@@ -113,7 +114,9 @@ impl<'a> Log<'a> {
             .map_err(|error| failed("read", &self.path, error))?;
         self.size = meta.len();
         self.known = self.index.known(&self.file, meta.ino(), meta.len());
-        if self.known.bytes == self.size {
+        // Somebody emptied the log, or put another in its place, without telling.
+        let rewritten = self.known.bytes == 0 && self.index.knew_entries();
+        if self.known.bytes == self.size && !rewritten {
             return Ok(());
         }
         if self.known.bytes == 0 {
@@ -135,6 +138,9 @@ impl<'a> Log<'a> {
         self.known = known;
         if known != from {
             self.note(&places);
+        }
+        if rewritten {
+            cut::forget_past_end(self.home, &self.name, known.entries)?;
         }
         Ok(())
     }

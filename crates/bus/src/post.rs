@@ -174,7 +174,8 @@ pub fn post(
     kind: Option<Kind>,
 ) -> Result<Sent, BusError> {
     message::text("text", text)?;
-    rooms::ensure(home, room, from)?;
+    // Before there is a file, so that a channel whose entry cannot be made gets none.
+    rooms::ensure(home, room, from.as_str())?;
     let mut message = Message::new(home.now(), from.as_str(), text.to_owned())?;
     message.room = Some(room.clone());
     message.kind = kind;
@@ -195,6 +196,8 @@ pub(crate) fn notice(home: &Home, room: &RoomName, text: String) -> Result<(), B
 pub(crate) fn write(home: &Home, room: &RoomName, message: &Message) -> Result<(), BusError> {
     let line = message.line()?;
     let mut log = Log::open(home, &home::room(room))?;
+    // It may have been put away since its writer looked; under this lock it cannot be.
+    rooms::ensure(home, room, &message.from)?;
     log.append(std::slice::from_ref(&line))?;
     cut(&mut log, home.limits().room)?;
     guard_new(log, message, line)

@@ -17,6 +17,7 @@ use crate::message;
 use crate::names::RoomName;
 use crate::registry::Agents;
 use crate::rooms::Rooms;
+use crate::unused;
 
 const DAY: f64 = 86_400_000.0;
 const DAYS: f64 = 7.0;
@@ -79,8 +80,8 @@ pub struct Want {
     pub targets: Option<Vec<Target>>,
     /// Whether channels that nobody is in and nobody writes to are put away.
     pub archive_empty_rooms: bool,
-    /// Whether inboxes of nobody move to the archive whole, unread messages with them. Unless given, those do in which nothing is younger than
-    /// the limit: to send to somebody who comes later is allowed, and waits for them.
+    /// Whether inboxes of nobody move to the archive whole, unread messages with them, once nothing in them is younger than the limit. They do
+    /// unless this says `false`.
     pub remove_orphan_inboxes: Option<bool>,
     /// Only says what would be done. Not one byte is changed.
     pub dry_run: bool,
@@ -174,7 +175,7 @@ impl Report {
 }
 
 const NOTE_DRY: &str = "nothing was changed";
-const NOTE: &str = "messages were moved to archive/, which nothing reads back; only receipts were deleted. Direct messages that were not read stay, whatever their age";
+const NOTE: &str = "what removed counts was moved to archive/, which nothing reads back; only receipts were deleted. Direct messages that were not read stay, whatever their age; only the inbox of an agent that is not registered moves as a whole, once nothing in it is younger than the limit";
 
 /// Cleans the directory.
 ///
@@ -221,6 +222,10 @@ pub fn prune(home: &Home, want: &Want) -> Result<Report, BusError> {
     }
     if on(Target::Receipts) {
         run.receipts()?;
+    }
+    if want.targets.is_none() && want.room.is_none() && !want.dry_run {
+        let swept = unused::sweep(home);
+        run.or_skip(home::PRIVATE, swept);
     }
     Ok(run.report())
 }

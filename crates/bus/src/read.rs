@@ -1,5 +1,7 @@
 //! Reading: what is new for an agent, at the cost of what is new. Never moves a cursor past an entry that was neither returned nor its reader's own.
 
+mod page;
+
 use std::collections::VecDeque;
 
 use serde::Serialize;
@@ -14,6 +16,8 @@ use crate::log::{self, Entry, Log};
 use crate::message;
 use crate::names::SeatId;
 use crate::rooms;
+
+pub use page::{Page, Shape, page, seen, shape};
 
 /// Most bytes of messages that one read returns. Of an inbox the rest stays unread and is told of; of a channel it goes into the digest.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -61,7 +65,7 @@ const UNREADABLE: &str = "the cursor file could not be read, so what is still in
 /// Reads what is new for `seat` and, unless it only peeks, notes that it was read.
 ///
 /// # Errors
-/// [`BusError::NoRoom`], a limit out of range, [`BusError::Held`], a fault. The cursor stands as it did then.
+/// [`BusError::NoRoom`], a limit out of range; [`BusError::Held`] or a fault as [`BusError::Unread`]. The cursor stands as it did then.
 pub fn read(home: &Home, seat: &SeatId, source: &Source, want: Want) -> Result<Batch, BusError> {
     read_for(home, seat, source, want, &|| true)
 }
@@ -71,6 +75,16 @@ pub fn read(home: &Home, seat: &SeatId, source: &Source, want: Want) -> Result<B
 /// # Errors
 /// [`BusError::Gone`] when nobody waits for the answer any more; as [`read`].
 pub fn read_for(
+    home: &Home,
+    seat: &SeatId,
+    source: &Source,
+    want: Want,
+    wanted: &dyn Fn() -> bool,
+) -> Result<Batch, BusError> {
+    take(home, seat, source, want, wanted).map_err(BusError::reading)
+}
+
+fn take(
     home: &Home,
     seat: &SeatId,
     source: &Source,
@@ -107,8 +121,12 @@ pub fn read_for(
 /// How many entries an agent has not read, its own posts not counted. Never moves a cursor.
 ///
 /// # Errors
-/// [`BusError::Held`], a fault.
+/// [`BusError::Held`] or a fault, as [`BusError::Unread`].
 pub fn unread(home: &Home, seat: &SeatId, source: &Source) -> Result<usize, BusError> {
+    count(home, seat, source).map_err(BusError::reading)
+}
+
+fn count(home: &Home, seat: &SeatId, source: &Source) -> Result<usize, BusError> {
     let Some(log) = Log::open_existing(home, &source.log(seat))? else {
         return Ok(0);
     };
@@ -125,12 +143,64 @@ pub fn unread(home: &Home, seat: &SeatId, source: &Source) -> Result<usize, BusE
     Ok(count)
 }
 
-/// How many entries a source holds.
+/// Most entries that [`waiting`] returns.
+const MAX_WAITING: usize = 1_000;
+
+/// What an agent has not read of a source, from the oldest on, its own posts left out and nothing noted as read. What is too much comes when
+/// some of it was read.
 ///
 /// # Errors
 /// [`BusError::Held`], a fault.
+pub(crate) fn waiting(home: &Home, seat: &SeatId, source: &Source) -> Result<Vec<Entry>, BusError> {
+    let Some(log) = Log::open_existing(home, &source.log(seat))? else {
+        return Ok(Vec::new());
+    };
+    let cursor = Cursor::load(home, seat)?;
+    let (first, _) = start(&cursor, source, log.entries());
+    let (mut bytes, mut waiting) = (0, Vec::new());
+    log.read_lines(first, |_, line| {
+        let entry = log::entry(line);
+        if !own(&entry, seat) {
+            bytes += line.len();
+            waiting.push(entry);
+        }
+        waiting.len() < MAX_WAITING && bytes < MAX_BYTES
+    })?;
+    Ok(waiting)
+}
+
+/// Notes as read everything of a source up to and with the entry `up_to`. When that entry is not unread (any more), nothing changes. Answers
+/// whether something did.
+///
+/// # Errors
+/// [`BusError::Held`], a fault.
+pub(crate) fn ack(home: &Home, seat: &SeatId, source: &Source, up_to: &str) -> Result<bool, BusError> {
+    let Some(log) = Log::open_existing(home, &source.log(seat))? else {
+        return Ok(false);
+    };
+    let _held = lock::lock(home, &home::cursor(seat))?;
+    let mut cursor = Cursor::load(home, seat)?;
+    let (first, _) = start(&cursor, source, log.entries());
+    let mut found = None;
+    log.read(first, |number, entry| {
+        if message::key(&entry) == up_to {
+            found = Some(number + 1);
+        }
+        found.is_none()
+    })?;
+    let Some(read_to) = found else { return Ok(false) };
+    cursor.set(source, read_to);
+    cursor.store(home, seat)?;
+    Ok(true)
+}
+
+/// How many entries a source holds.
+///
+/// # Errors
+/// [`BusError::Held`] or a fault, as [`BusError::Unread`].
 pub fn depth(home: &Home, seat: &SeatId, source: &Source) -> Result<u64, BusError> {
-    Ok(Log::open_existing(home, &source.log(seat))?.map_or(0, |log| log.entries()))
+    let log = Log::open_existing(home, &source.log(seat)).map_err(BusError::reading)?;
+    Ok(log.map_or(0, |log| log.entries()))
 }
 
 /// The first unread entry. Where nothing true is known of what was read, everything is: a second delivery is told of, a lost one is not.

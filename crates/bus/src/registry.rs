@@ -1,8 +1,7 @@
 //! Who is here: `agents.json`. Never forgets an entry because its file could not be read.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -57,17 +56,6 @@ impl Agent {
     }
 }
 
-/// The registry and what its file looked like when it was read.
-#[derive(Default)]
-pub(crate) struct Seen(Mutex<Option<(Option<Stamp>, Arc<Agents>)>>);
-
-type Stamp = (u64, u64, i64, i64);
-
-fn stamp(home: &Home) -> Option<Stamp> {
-    let meta = std::fs::symlink_metadata(home.path(FILE)).ok()?;
-    Some((meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))
-}
-
 /// All agents by id. An entry whose shape is strange is kept as it is and shown to nobody.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -89,18 +77,7 @@ impl Agents {
     /// # Errors
     /// As [`Agents::load`].
     pub(crate) fn seen(home: &Home) -> Result<Arc<Self>, BusError> {
-        let stamp = stamp(home);
-        let mut seen = home.agents().0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, agents)) = &*seen
-            && stamp.is_some()
-            && *of == stamp
-        {
-            return Ok(agents.clone());
-        }
-        // The stamp was taken before the read: a file that changed in between is read again the next time.
-        let agents = Arc::new(Self::load(home)?);
-        *seen = Some((stamp, agents.clone()));
-        Ok(agents)
+        home.agents().get(&home.path(FILE), || Self::load(home))
     }
 
     /// One agent.

@@ -47,7 +47,7 @@ pub(crate) struct Intent {
     since: i64,
     /// The id of the notice, so that it is posted once.
     notice: String,
-    /// The connection that asked, whose marker follows.
+    /// The connection that asked, whose marker follows, as do those of all that came with the agent's token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     /// The inbox has left its old place. Before, what lies there is it; after, it is what came late.
@@ -328,11 +328,8 @@ fn archived(home: &Home, old: &SeatId, new: &SeatId) -> Result<(), BusError> {
 }
 
 fn session(home: &Home, intent: &mut Intent) -> Result<(), BusError> {
-    let (_, new) = intent.seats()?;
-    intent
-        .session
-        .as_deref()
-        .map_or(Ok(()), |id| sessions::rename(home, id, &new))
+    let (old, new) = intent.seats()?;
+    sessions::rename(home, &old, &new, intent.session.as_deref())
 }
 
 fn registry(home: &Home, intent: &mut Intent) -> Result<(), BusError> {

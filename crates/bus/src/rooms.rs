@@ -1,6 +1,7 @@
 //! Channels: their topic, rules and members in `rooms.json`. Never holds a message.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -56,6 +57,14 @@ impl Rooms {
     /// [`BusError::Damaged`], a fault.
     pub fn load(home: &Home) -> Result<Self, BusError> {
         Ok(json::read(home, FILE)?.unwrap_or_default())
+    }
+
+    /// The channels, read again only when their file is another than the last time: for what every post asks.
+    ///
+    /// # Errors
+    /// As [`Rooms::load`].
+    pub(crate) fn seen(home: &Home) -> Result<Arc<Self>, BusError> {
+        home.rooms().get(&home.path(FILE), || Self::load(home))
     }
 
     /// One channel.
@@ -124,29 +133,29 @@ pub(crate) fn change<T>(
 
 /// Whether a channel exists: it has an entry or a file.
 pub fn exists(home: &Home, room: &RoomName) -> Result<bool, BusError> {
-    Ok(room.is_general() || home.path(&home::room(room)).exists() || Rooms::load(home)?.get(room).is_some())
+    Ok(room.is_general() || home.path(&home::room(room)).exists() || Rooms::seen(home)?.get(room).is_some())
 }
 
-fn new(home: &Home, by: &SeatId) -> Room {
+fn new(home: &Home, by: &str) -> Room {
     Room {
         created_at: home.now(),
-        created_by: by.as_str().to_owned(),
+        created_by: by.to_owned(),
         ..Room::default()
     }
 }
 
-/// Makes sure that a channel is there, without joining it.
+/// Makes sure that a channel has an entry. Whoever writes to it asks again under the lock of its log, which keeps it from being put away.
 ///
 /// # Errors
 /// [`BusError::Damaged`], a fault.
-pub(crate) fn ensure(home: &Home, room: &RoomName, by: &SeatId) -> Result<(), BusError> {
-    if !room.is_general() && Rooms::load(home)?.get(room).is_none() {
-        change(home, |rooms| match rooms.get(room) {
-            Some(_) => Ok(()),
-            None => rooms.put(room, &new(home, by)),
-        })?;
+pub(crate) fn ensure(home: &Home, room: &RoomName, by: &str) -> Result<(), BusError> {
+    if room.is_general() || Rooms::seen(home)?.get(room).is_some() {
+        return Ok(());
     }
-    home.create_early(&home::room(room), "").map(drop)
+    change(home, |rooms| match rooms.get(room) {
+        Some(_) => Ok(()),
+        None => rooms.put(room, &new(home, by)),
+    })
 }
 
 /// Joins a channel, which is made if nobody made it. A notice tells the others, once.
@@ -154,9 +163,8 @@ pub(crate) fn ensure(home: &Home, room: &RoomName, by: &SeatId) -> Result<(), Bu
 /// # Errors
 /// [`BusError::Damaged`], a fault.
 pub fn join(home: &Home, seat: &SeatId, room: &RoomName) -> Result<Room, BusError> {
-    ensure(home, room, seat)?;
     let (entry, joined) = change(home, |rooms| {
-        let mut entry = rooms.get(room).unwrap_or_else(|| new(home, seat));
+        let mut entry = rooms.get(room).unwrap_or_else(|| new(home, seat.as_str()));
         let joined = !entry.members.iter().any(|member| member == seat.as_str());
         if joined && !room.is_general() {
             entry.members.push(seat.as_str().to_owned());
@@ -164,6 +172,7 @@ pub fn join(home: &Home, seat: &SeatId, room: &RoomName) -> Result<Room, BusErro
         }
         Ok((entry, joined && !room.is_general()))
     })?;
+    home.create_early(&home::room(room), "")?;
     if joined {
         tell(home, room, format!("{seat} joined #{room}"));
     }
@@ -222,7 +231,7 @@ pub fn set(home: &Home, seat: &SeatId, room: &RoomName, what: Line, text: &str) 
         return Err(BusError::NoRoom(room.clone()));
     }
     change(home, |rooms| {
-        let mut entry = rooms.get(room).unwrap_or_else(|| new(home, seat));
+        let mut entry = rooms.get(room).unwrap_or_else(|| new(home, seat.as_str()));
         match what {
             Line::Topic => entry.topic = Some(text.to_owned()),
             Line::Motd => entry.motd = Some(text.to_owned()),

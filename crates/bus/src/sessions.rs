@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::error::{BusError, failed};
 use crate::fresh;
 use crate::home::{self, Home};
+use crate::identity::How;
 use crate::json::{self, Keep};
 use crate::lock;
 use crate::names::SeatId;
@@ -170,14 +171,28 @@ pub fn unmark(home: &Home, id: &str) -> Result<bool, BusError> {
     }
 }
 
-/// Writes the new id of its agent into the marker of a connection, if it has one.
-pub(crate) fn rename(home: &Home, id: &str, new: &SeatId) -> Result<(), BusError> {
+/// Writes the new id of an agent into the markers of its connections that have it now: the one that asked, and all that came with the
+/// agent's token, which names the new id from here on.
+pub(crate) fn rename(home: &Home, old: &SeatId, new: &SeatId, asked: Option<&str>) -> Result<(), BusError> {
     let _held = lock::lock(home, FOLDER)?;
-    let Some(mut marker) = json::read::<SessionMarker>(home, &file(id))? else {
-        return Ok(());
-    };
-    marker.agent_id = new.as_str().to_owned();
-    json::write(home, &file(id), &marker, Keep::Quickly)
+    for found in all(home)? {
+        let asked = asked == Some(found.id.as_str());
+        let marker = match found.marker {
+            Ok(marker) => marker,
+            Err(error) if asked => return Err(error),
+            // Whose it is cannot be told.
+            Err(_) => continue,
+        };
+        let by_token = marker.how.as_deref() == Some(How::Bearer.as_str());
+        if asked || (by_token && marker.agent_id == old.as_str()) {
+            let marker = SessionMarker {
+                agent_id: new.as_str().to_owned(),
+                ..marker
+            };
+            json::write(home, &file(&found.id), &marker, Keep::Quickly)?;
+        }
+    }
+    Ok(())
 }
 
 /// A name of ours or of another program's, and no path.

@@ -3,6 +3,7 @@
 mod claude;
 pub mod composer;
 pub mod guard;
+pub mod herdr;
 mod pane_lock;
 mod process;
 pub mod screen;

@@ -24,6 +24,22 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// `muster bus serve` to the letter. Agent clients start it once for each session, so it alone is told without the parser, whose tables of
+    /// every command would stay in each session's memory.
+    pub(crate) fn of_agent_client(args: &[std::ffi::OsString]) -> Option<Self> {
+        match args {
+            [_, bus, serve] if bus == "bus" && serve == "serve" => Some(Self {
+                data_dir: None,
+                database_url: None,
+                json: false,
+                command: Command::Bus(Bus::Serve(BusServe { dir: None })),
+            }),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the server
@@ -69,12 +85,14 @@ pub(crate) enum Command {
     #[command(subcommand, after_help = "Example: muster config show")]
     Config(Config),
     /// Choose how the coordination bus is shared and how agents are reached on this machine
-    #[command(after_help = "Example: muster init --transport tmux-push-remote")]
+    #[command(
+        after_help = "Example: muster init --transport tmux-push-remote\nExample: muster init --client claude --id frontend"
+    )]
     Init(Init),
     /// The coordination bus: one room for every agent and person
     #[command(subcommand, after_help = "Example: muster bus serve")]
     Bus(Bus),
-    /// Check the whole installation
+    /// Check the whole installation, the bus's directory with it
     #[command(after_help = "Example: muster doctor --json")]
     Doctor,
     /// Print shell completions
@@ -123,6 +141,32 @@ pub(crate) struct Init {
     /// How agents of this machine are reached. Default: herdr inside herdr, else tmux-push-remote
     #[arg(long)]
     pub(crate) transport: Option<BusTransport>,
+    /// Put the bus into this client's own settings too, after showing the change
+    #[arg(long)]
+    pub(crate) client: Option<AgentClient>,
+    /// The agent that the client's sessions are; Claude Code gets its two hooks as well
+    #[arg(long, value_name = "AGENT", requires = "client")]
+    pub(crate) id: Option<String>,
+    /// Write the client's settings without asking
+    #[arg(long, requires = "client")]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AgentClient {
+    Claude,
+    Codex,
+    Gemini,
+}
+
+impl AgentClient {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -153,7 +197,12 @@ pub(crate) enum Bus {
         #[command(subcommand)]
         command: BusToken,
     },
-    /// Check the bus's directory; exit 0 healthy, 1 findings
+    /// For the hooks of an agent's client: print what is new for the agent AGENT_COORD_ID, and mark it as read
+    #[command(
+        after_help = "Example: AGENT_COORD_ID=frontend muster bus peek --mode=stop\nAGENT_COORD_INCLUDE_ROOM=1 prints the channels too. It never fails a turn: whatever goes wrong is said on standard error."
+    )]
+    Peek(BusPeek),
+    /// Check the bus's directory; exit 0 when it is consistent, warnings or not, 1 when an error is left
     #[command(after_help = "Example: muster bus doctor --fix")]
     Doctor(BusDoctor),
 }
@@ -163,6 +212,22 @@ pub(crate) struct BusServe {
     /// The bus's directory (AGENT_COORD_DIR; default ~/agent-coord)
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<std::path::PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BusPeek {
+    /// user-prompt: plain text. stop: what keeps the agent going, if there is something new
+    #[arg(long, default_value = "user-prompt")]
+    pub(crate) mode: PeekMode,
+    /// The bus's directory (AGENT_COORD_DIR; default ~/agent-coord)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<std::path::PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeekMode {
+    UserPrompt,
+    Stop,
 }
 
 #[derive(Debug, Args)]

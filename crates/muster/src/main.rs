@@ -12,9 +12,10 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 /// The names that muster answers to besides its own, each with the command it stands for.
-const NAMES: [(&str, &[&str]); 2] = [
+const NAMES: &[(&str, &[&str])] = &[
     ("agent-coord-mcp", &["bus", "serve"]),
     ("coord-token", &["bus", "token"]),
+    ("peek-coord", &["bus", "peek"]),
 ];
 
 /// The arguments as they would be spelled under muster's own name.
@@ -35,19 +36,24 @@ fn called_by(mut args: Vec<OsString>) -> Vec<OsString> {
 fn main() -> ExitCode {
     // What muster makes belongs to its user alone.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-    // Two providers in one program would make rustls panic at its first use; this one is muster's choice.
-    if rustls::crypto::ring::default_provider()
-        .install_default()
-        .is_err()
+    let args = called_by(std::env::args_os().collect());
+    if let Some(ended) = commands::bus::peek::at_once(&args) {
+        return ended;
+    }
+    let cli = cli::Cli::of_agent_client(&args).unwrap_or_else(|| cli::Cli::parse_from(args));
+    // Two providers in one program would make rustls panic at its first use; this one is muster's choice. An agent's session speaks no TLS.
+    let serves_one = cli.command.serves_one();
+    if !serves_one
+        && rustls::crypto::ring::default_provider()
+            .install_default()
+            .is_err()
     {
         output::notice("muster: the TLS provider was installed twice");
         return ExitCode::FAILURE;
     }
-    let cli = cli::Cli::parse_from(called_by(std::env::args_os().collect()));
     let json = cli.json;
     // Half the cores: the other half is SQLite's and Postgres's, which work whenever a request does. More threads than that wake each other.
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let serves_one = cli.command.serves_one();
     let mut builder = if serves_one {
         // One agent's session: every thread more is memory and a start more.
         tokio::runtime::Builder::new_current_thread()

@@ -35,7 +35,7 @@ enum Ours {
 }
 
 /// A crate from outside (and those named after it with a dash) and the only folders that may use it.
-const GUARDED: [(&str, &[&str]); 8] = [
+const GUARDED: [(&str, &[&str]); 10] = [
     (
         "sqlx",
         &["crates/store", "crates/app", "crates/testkit", "benches"],
@@ -45,6 +45,8 @@ const GUARDED: [(&str, &[&str]); 8] = [
     ("askama", &["crates/web"]),
     ("rmcp", &["crates/web", "crates/muster", "crates/testkit"]),
     ("agent-client-protocol", &["crates/runtime", "crates/testkit"]),
+    ("ratatui", &["crates/tui"]),
+    ("crossterm", &["crates/tui"]),
     ("xtask", &["crates/testkit", "benches"]),
     ("muster-testkit", &[]),
 ];

@@ -150,10 +150,24 @@ fn runs(home: &Home, file: &str) -> bool {
         .is_some_and(|pid| sessions::running(pid, None))
 }
 
-/// Whether the transport that `config.json` chooses exists. Without one there the environment decides, which differs for each process.
+/// Whether a transport is chosen, and whether it exists. Where servers run, their own environment chose one.
 pub(super) fn transport(exam: &mut Exam<'_>) -> Result<(), BusError> {
-    match transports::configured(exam.home, |_| None) {
-        Ok(_) | Err(ConfigError::Missing { .. }) => {}
+    let said = exam.options.transport.clone();
+    match transports::configured(exam.home, |_| said.clone()) {
+        Ok(_) => {}
+        Err(ConfigError::Missing { .. }) => {
+            let runs = !sessions::live(exam.home)?.is_empty();
+            let (severity, why) = if runs {
+                let why = "it names no transport, so only a server that is given AGENT_COORD_TRANSPORT starts: run `muster init`";
+                (Warning, why)
+            } else {
+                (
+                    Error,
+                    "it names no transport, so no server starts: run `muster init`",
+                )
+            };
+            exam.find("transport-config", severity, "config.json", why);
+        }
         Err(error) => exam.find("transport-config", Error, "config.json", error.to_string()),
     }
     Ok(())
@@ -172,8 +186,8 @@ pub(super) fn strange(exam: &mut Exam<'_>) -> Result<(), BusError> {
 }
 
 /// Writes a `config.json` of what can still be read of the damaged one, which stays beside it. Where it does not say how the directory is
-/// shared, the careful way is taken.
-pub(super) fn mend_config(root: &Path) -> Result<(), BusError> {
+/// shared, the careful way is taken. Answers what was done, in words.
+pub(super) fn mend_config(root: &Path) -> Result<String, BusError> {
     let path = root.join("config.json");
     let broke = |error| failed("mend", &path, error);
     let text = read_plain(&path).map_err(broke)?;
@@ -195,5 +209,13 @@ pub(super) fn mend_config(root: &Path) -> Result<(), BusError> {
     open_plain(&beside, &options)
         .and_then(|mut file| file.write_all(&text))
         .and_then(|()| fs::rename(&beside, &path))
-        .map_err(broke)
+        .map_err(broke)?;
+    let kept = "it could not be read, so no server started; what could be read of it was kept, and the file as it was stays beside it";
+    Ok(if chosen {
+        kept.to_owned()
+    } else {
+        format!(
+            "{kept}. It does not say any more how the directory is shared, so the careful mode was taken, shared: `muster init --mode native` puts native back where only muster writes"
+        )
+    })
 }

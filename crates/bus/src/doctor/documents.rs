@@ -4,11 +4,13 @@ use super::Exam;
 use super::Severity::{Error, Info, Warning};
 use crate::scopes;
 
-pub(super) const NAME: &str = "document-drift";
+const NAME: &str = "document-drift";
 
-pub(super) fn documents(exam: &mut Exam<'_>) {
+/// Answers the names of the checks that were made.
+pub(super) fn documents(exam: &mut Exam<'_>) -> &'static [&'static str] {
     let drift = match scopes::drift(exam.home) {
         Ok(drift) => drift,
+        Err(error) if exam.holds_up(&[NAME], &error) => return &[],
         Err(error) => {
             exam.find(
                 NAME,
@@ -16,7 +18,7 @@ pub(super) fn documents(exam: &mut Exam<'_>) {
                 "scopes.json",
                 format!("who may write which document cannot be told: {}", error.chain()),
             );
-            return;
+            return &[NAME];
         }
     };
     for drifted in drift.drifted {
@@ -31,4 +33,5 @@ pub(super) fn documents(exam: &mut Exam<'_>) {
     for unknown in drift.unknown {
         exam.find(NAME, Info, "scopes.json", unknown);
     }
+    &[NAME]
 }

@@ -11,6 +11,7 @@ use super::{Exam, Fix, MAX_FILE, WHOLE};
 use crate::error::{BusError, failed};
 use crate::files::NotPlain;
 use crate::home::open_to_others;
+use crate::registry::Agents;
 use crate::transports;
 
 /// Less room than this, in bytes, is soon none.
@@ -106,7 +107,9 @@ pub(super) fn programs(exam: &mut Exam<'_>) -> Result<(), BusError> {
             "there is no git in PATH, so who wrote a document last cannot be told",
         );
     }
-    if !["claude", "codex", "opencode", "gemini"].into_iter().any(there) {
+    // Whoever has an agent already knows where its client is.
+    let nobody = Agents::load(exam.home).is_ok_and(|agents| agents.ids().next().is_none());
+    if nobody && !["claude", "codex", "opencode", "gemini"].into_iter().any(there) {
         exam.find(
             "missing-program",
             Info,

@@ -79,9 +79,12 @@ fn look(home: &Home, log: &str) -> Result<Seen, BusError> {
 fn report(exam: &mut Exam<'_>, log: &str, seen: &Seen) {
     exam.counts.insert(log.to_owned(), seen.entries);
     if seen.malformed_count > 0 {
+        let one = seen.malformed_count == 1;
         let why = format!(
-            "{} that no program can read, so they are passed over; with fix they go, and the file as it is stays beside it",
-            lines(seen)
+            "{} cannot be read by any program and {} passed over; with fix {} taken out, and the file as it is stays beside it",
+            lines(seen),
+            if one { "is" } else { "are" },
+            if one { "it is" } else { "they are" },
         );
         exam.fixable("malformed-line", Error, log, why, |home| weed(home, log));
         exam.counts.remove(log);

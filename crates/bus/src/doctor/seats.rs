@@ -53,7 +53,7 @@ pub(super) fn orphans(exam: &mut Exam<'_>) -> Result<(), BusError> {
             "inbox",
             ".jsonl",
             "orphan-inbox",
-            "messages wait here for an agent that is not registered; prune with removeOrphanInboxes moves them to the archive",
+            "messages wait here for an agent that is not registered; prune moves them to the archive once none of them is younger than its limit (7 days)",
         ),
         (
             "cursors",

@@ -9,7 +9,9 @@ pub(super) fn tokens(exam: &mut Exam<'_>) -> Result<(), BusError> {
     match Tokens::load(exam.home) {
         Ok(_) => {}
         Err(error @ BusError::Tokens(_)) => {
-            let why = format!("{error}. No server starts with it; correct it by hand");
+            let why = format!(
+                "{error}. No daemon starts with it, and one that runs goes on with the map it read before"
+            );
             exam.find("tokens", Error, FILE, why);
         }
         Err(error) => exam.cannot("tokens", FILE, &error),

@@ -14,7 +14,7 @@ use crate::home::Home;
 use crate::lock;
 use crate::log::cut::{INTENTS, intent_file, new_file};
 use crate::names::SeatId;
-use crate::rename;
+use crate::{rename, unused};
 
 /// A rename that is at work needs less than this, in milliseconds.
 const AT_WORK: i64 = 5_000;
@@ -154,6 +154,28 @@ pub(super) fn leftovers(exam: &mut Exam<'_>) -> Result<(), BusError> {
             }
         }
         Ok(Fix::Done)
+    });
+    Ok(())
+}
+
+/// Locks of files that are gone and notes about ids that nobody has. They hurt nobody but by their number.
+pub(super) fn unused(exam: &mut Exam<'_>) -> Result<(), BusError> {
+    let found = unused::count(exam.home)?;
+    if found == unused::Unused::default() {
+        return Ok(());
+    }
+    let why = format!(
+        "{} lock files of logs and cursors that are gone, and {} notes about ids that nobody has any more; prune takes them away, too",
+        found.locks, found.notes
+    );
+    exam.fixable("unused-file", Info, ".muster", why, |home| {
+        unused::sweep(home)?;
+        let left = unused::count(home)?;
+        Ok(if left == unused::Unused::default() {
+            Fix::Done
+        } else {
+            Fix::Left("some are in use")
+        })
     });
     Ok(())
 }

@@ -482,6 +482,34 @@ fn move_one(home: &Home, intent: &Intent, source: &Source, file: &str) -> Result
     Ok(())
 }
 
+/// Sets cursors of a log that count more entries than it holds to its beginning. Later they would count what is written meanwhile, and hide
+/// it. One that cannot be read or written is left: it is seen by its reader, unless the log grew past it. The caller holds the log's lock.
+///
+/// # Errors
+/// A fault, when it cannot be told which there are.
+pub(super) fn forget_past_end(home: &Home, log: &str, entries: u64) -> Result<(), BusError> {
+    let Some((source, files)) = readers(home, log)? else {
+        return Ok(());
+    };
+    tracing::warn!(file = %log, "a log was emptied or replaced by somebody else; readers who had read more than it holds begin it again");
+    for file in files {
+        if let Err(error) = begin_again(home, &source, &file, entries) {
+            tracing::warn!(cursor = %file, error = %error.chain(), "a cursor past the end of its log could not be moved");
+        }
+    }
+    Ok(())
+}
+
+fn begin_again(home: &Home, source: &Source, file: &str, entries: u64) -> Result<(), BusError> {
+    let _held = lock::lock(home, file)?;
+    let mut cursor = Cursor::load_file(home, file)?;
+    if cursor.damaged || cursor.get(source).is_none_or(|offset| offset <= entries) {
+        return Ok(());
+    }
+    cursor.set(source, 0);
+    cursor.store_file(home, file)
+}
+
 fn renamed(home: &Home, intent: &Intent, offset: u64) -> bool {
     intent
         .cursors

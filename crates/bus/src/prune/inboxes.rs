@@ -82,7 +82,8 @@ impl Run<'_> {
         Ok(offset.unwrap_or(0))
     }
 
-    /// How many messages are in an inbox of nobody that may go, whose log may be open; `None` when it may not.
+    /// How many messages are in an inbox of nobody that may go, whose log may be open; `None` when it may not: to send to somebody who comes
+    /// later is allowed, so while one of its messages is younger than the limit it waits for them.
     fn orphan(&self, name: &str, log: Option<&Log<'_>>) -> Result<Option<u64>, BusError> {
         let path = self.home.path(name);
         let mut fresh = false;
@@ -103,9 +104,11 @@ impl Run<'_> {
                 (scanned.entries, scanned.tail > 0)
             }
         };
-        let waits = (fresh || tail) && self.want.remove_orphan_inboxes.is_none();
-        let just_made = entries == 0 && !tail && self.age(&path) < JUST_MADE;
-        Ok((!waits && !just_made).then_some(entries))
+        let age = self.age(&path);
+        // Half a line does not say when it was written; the file does.
+        let fresh = fresh || (tail && self.home.now().saturating_sub(age) >= self.rule.cutoff);
+        let just_made = entries == 0 && !tail && age < JUST_MADE;
+        Ok((!fresh && !just_made).then_some(entries))
     }
 
     fn put_orphan_away(&self, stem: &str, name: &str) -> Result<Option<u64>, BusError> {

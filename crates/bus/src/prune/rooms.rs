@@ -4,7 +4,9 @@ use serde_json::json;
 
 use super::Run;
 use crate::error::BusError;
+use crate::files::exists;
 use crate::home;
+use crate::lock;
 use crate::log::cut::Line;
 use crate::log::scan::{open_plain, scan};
 use crate::log::{Entry, Log, append_to_archive};
@@ -149,6 +151,15 @@ impl Run<'_> {
         let name = home::room(room);
         // Its lock keeps posts away, so that what is seen now is true until the file is gone.
         let log = open_plain(self.home, &name)?;
+        let _held = if log.is_some() {
+            None
+        } else {
+            let held = lock::lock(self.home, &name)?;
+            if exists(&self.home.path(&name)) {
+                return Ok(None);
+            }
+            Some(held)
+        };
         if self.look_at(room, log.as_ref())?.is_none() {
             return Ok(None);
         }

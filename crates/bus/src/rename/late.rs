@@ -101,6 +101,10 @@ pub fn forwarded(home: &Home, seat: &SeatId) -> Result<Option<SeatId>, BusError>
 /// # Errors
 /// [`BusError::Damaged`] when the registry cannot be read, [`BusError::Held`], a fault.
 pub fn gather(home: &Home, seat: &SeatId) -> Result<usize, BusError> {
+    all(home, seat).map_err(BusError::reading)
+}
+
+fn all(home: &Home, seat: &SeatId) -> Result<usize, BusError> {
     let mut gathered = 0;
     for (old, to) in aliases(home)? {
         if to == *seat && holds(&home.path(&home::inbox(&old))) && forwarded(home, &old)?.is_some() {

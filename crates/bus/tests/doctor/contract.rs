@@ -71,7 +71,6 @@ fn one_run_finds_every_fault_and_one_with_fix_leaves_none_that_it_could_mend() {
     let found: std::collections::BTreeSet<_> = report.findings.iter().map(|finding| finding.check).collect();
     for check in [
         "damaged-file",
-        "channel-mismatch",
         "cursor-past-end",
         "malformed-line",
         "unfinished-line",
@@ -83,10 +82,15 @@ fn one_run_finds_every_fault_and_one_with_fix_leaves_none_that_it_could_mend() {
         assert!(found.contains(check), "{check}: {report:#?}");
     }
     // What depends on a file that cannot be read is not called sound.
+    assert!(!report.checked.contains(&"stale-agent"));
+    let damaged = of(&report, "damaged-file");
+    let agents = damaged
+        .iter()
+        .find(|finding| finding.subject == "agents.json")
+        .unwrap();
     assert!(
-        of(&report, "stale-agent")[0]
-            .message
-            .contains("cannot be verified")
+        agents.message.contains("cannot be verified") && agents.message.contains("stale-agent"),
+        "{agents:?}"
     );
     let fixed = bus.fix();
     assert!(fixed.healthy && fixed.fixed > 8, "{fixed:#?}");
@@ -112,6 +116,150 @@ fn one_run_finds_every_fault_and_one_with_fix_leaves_none_that_it_could_mend() {
         assert!(json.get("fixed").is_none());
         assert!(finding.check.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
     }
+}
+
+// spec: DOC-026
+#[test]
+fn one_damaged_file_is_one_error_that_names_what_it_holds_up() {
+    for (name, held_up) in [
+        (
+            "agents.json",
+            &["stale-agent", "orphan-membership", "orphan-inbox", "agent-id"][..],
+        ),
+        ("tokens.json", &["orphan-membership", "orphan-inbox"]),
+        ("rooms.json", &["orphan-membership", "channel-mismatch"]),
+    ] {
+        let bus = Bus::new();
+        bus.write("tokens.json", "{}");
+        fs::set_permissions(bus.path("tokens.json"), fs::Permissions::from_mode(0o600)).unwrap();
+        bus.write(name, "{\"ann\": ");
+        let report = bus.look();
+        let errors: Vec<_> = report
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+            .collect();
+        assert_eq!(errors.len(), 1, "{report:#?}");
+        assert_eq!(errors[0].subject, name);
+        for check in held_up {
+            assert!(errors[0].message.contains(check), "{errors:?}");
+            assert!(!report.checked.contains(check), "{check} was not made");
+        }
+    }
+}
+
+#[test]
+fn a_directory_without_a_bus_is_said_to_have_none_and_stays_as_it_is() {
+    let outside = tempfile::tempdir().unwrap();
+    let nowhere = outside.path().join("not/there");
+    for options in [LOOK, FIX] {
+        for dir in [outside.path(), &nowhere] {
+            let said = doctor_at(dir, Limits::default(), &Clock::system(), &options).unwrap_err();
+            assert!(matches!(said, BusError::NoBus(_)), "{said}");
+            let line = format!("`muster init --dir {}`", dir.display());
+            assert!(said.to_string().contains(&line), "{said}");
+        }
+    }
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+// spec: DOC-002
+#[test]
+fn looking_at_a_directory_of_the_earlier_program_makes_nothing_there() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::set_permissions(outside.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(outside.path().join("agents.json"), "{}").unwrap();
+    fs::write(
+        outside.path().join("room.jsonl"),
+        "{\"id\":\"1\",\"ts\":1,\"from\":\"x\",\"text\":\"x\"}\n",
+    )
+    .unwrap();
+    let mut before = BTreeMap::new();
+    state(outside.path(), &mut before);
+    let options = Options {
+        transport: Some("herdr".to_owned()),
+        ..LOOK
+    };
+    let report = doctor_at(outside.path(), Limits::default(), &Clock::system(), &options).unwrap();
+    assert!(report.healthy, "{report:#?}");
+    let mut after = BTreeMap::new();
+    state(outside.path(), &mut after);
+    assert_eq!(after, before);
+}
+
+#[test]
+fn the_report_names_the_directory_and_says_what_is_left_to_do_by_hand() {
+    let bus = Bus::new();
+    let dir = bus.dir.path().canonicalize().unwrap().display().to_string();
+    let verdict = |report: &Report| report.lines().last().unwrap().clone();
+    assert_eq!(
+        verdict(&bus.look()),
+        format!("healthy: the bus at {dir} is consistent")
+    );
+    bus.write("room.jsonl", "damage\n");
+    bus.write("config.json", "{\"mode\":\"native\"}");
+    let said = verdict(&bus.look());
+    assert!(
+        said.starts_with(&format!("not healthy: the bus at {dir}"))
+            && said.contains("`muster bus doctor --fix`")
+            && said.ends_with("1 error is to be put right by hand"),
+        "{said}"
+    );
+    let said = verdict(&bus.fix());
+    assert!(
+        !said.contains("--fix") && said.ends_with("1 error is to be put right by hand"),
+        "{said}"
+    );
+}
+
+// spec: PUSH-006
+#[test]
+fn a_directory_that_chooses_no_transport_is_not_called_healthy_unless_the_environment_does() {
+    let bus = Bus::new();
+    for config in [Some("{\"mode\":\"native\"}"), None] {
+        match config {
+            Some(text) => bus.write("config.json", text),
+            None => fs::remove_file(bus.path("config.json")).unwrap(),
+        }
+        let found = bus.one("transport-config");
+        assert_eq!(found.severity, Severity::Error);
+        assert_eq!(
+            found.message,
+            "it names no transport, so no server starts: run `muster init`"
+        );
+        assert!(!bus.fix().healthy);
+        let options = Options {
+            transport: Some("herdr".to_owned()),
+            ..LOOK
+        };
+        assert!(doctor(&bus.home, &options).healthy);
+        // A server that runs was told elsewhere.
+        bus.write(
+            "sessions/one.json",
+            format!("{{\"agentId\":\"ann\",\"pid\":{}}}", std::process::id()),
+        );
+        assert_eq!(bus.one("transport-config").severity, Severity::Warning);
+        fs::remove_file(bus.path("sessions/one.json")).unwrap();
+    }
+}
+
+// spec: DOC-005
+#[test]
+fn a_mode_that_there_is_not_is_named_with_those_that_there_are() {
+    let bus = Bus::new();
+    bus.write("config.json", "{\"mode\":\"nativ\",\"transport\":\"herdr\"}");
+    let words = "the mode 'nativ' of config.json does not exist; the valid ones are native and shared";
+    let opened = Home::open(bus.dir.path(), Limits::default(), Clock::system());
+    assert!(opened.err().unwrap().to_string().starts_with(words));
+    let before = bus.state();
+    for options in [LOOK, FIX] {
+        let report = doctor_at(bus.dir.path(), Limits::default(), &Clock::system(), &options).unwrap();
+        assert!(
+            !report.healthy && report.findings[0].message.starts_with(words),
+            "{report:?}"
+        );
+    }
+    assert_eq!(bus.state(), before, "whoever wrote it knows what was meant");
 }
 
 // spec: DOC-005
@@ -225,10 +373,16 @@ fn a_damaged_configuration_is_told_of_and_mended_the_careful_way() {
             Err(BusError::Damaged(_))
         ));
         let report = open(&FIX).unwrap();
-        assert!(
-            report.healthy && report.findings[0].fixed == Some(true),
-            "{report:#?}"
+        // Without a transport no server starts, so it is no more healthy than before.
+        assert_eq!(report.healthy, transport.is_some(), "{report:#?}");
+        let mended = &report.findings[0];
+        assert_eq!(
+            (mended.fixed, mended.subject.as_str()),
+            (Some(true), "config.json")
         );
+        // A mode that nobody chose is not taken without a word.
+        let told = mended.message.contains("`muster init --mode native`");
+        assert_eq!(told, mode == Mode::Shared, "{mended:?}");
         assert_eq!(bus.text("config.json.bak"), text);
         let home = Home::open(bus.dir.path(), Limits::default(), Clock::system()).unwrap();
         assert_eq!(home.mode(), mode);

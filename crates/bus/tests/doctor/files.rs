@@ -45,6 +45,9 @@ fn programs_that_are_chosen_and_missing_are_found() {
             .map(|finding| finding.subject)
             .collect::<Vec<_>>()
     };
+    // Who is there already has a client somewhere.
+    assert_eq!(look(), ["herdr"]);
+    bus.write("agents.json", "{}");
     assert_eq!(look(), ["herdr", "claude"]);
     for tool in ["herdr", "claude"] {
         fs::write(tools.path().join(tool), "").unwrap();
@@ -53,6 +56,40 @@ fn programs_that_are_chosen_and_missing_are_found() {
     assert_eq!(look(), [""; 0]);
     bus.write("config.json", "{\"transport\":\"heardr\"}");
     assert!(bus.one("transport-config").message.contains("tmux-push-remote"));
+}
+
+#[test]
+fn what_is_not_the_buss_is_told_of_once_and_stays() {
+    let bus = Bus::new();
+    for name in [
+        "notes.txt",
+        "inbox/bob.jsonl.tmp",
+        "cursors/stray.tmp",
+        "rooms/Not A Name.jsonl",
+    ] {
+        bus.write(name, "x");
+        // What was written just now may be on its way to its place.
+        assert_eq!(of(&bus.look(), "stray-file"), []);
+        bus.written(name, 1);
+        let found = bus.one("stray-file");
+        assert!(
+            found.severity == Severity::Info && found.message.contains(name),
+            "{found:?}"
+        );
+        bus.fix();
+        assert!(bus.path(name).exists());
+        fs::remove_file(bus.path(name)).unwrap();
+    }
+    for name in [
+        "room.jsonl.bak",
+        "agents.json.bak.3",
+        "pids/pusher-bob.pid",
+        "chat-colors.json",
+    ] {
+        bus.write(name, "x");
+        bus.written(name, 1);
+    }
+    assert_eq!(of(&bus.look(), "stray-file"), []);
 }
 
 // spec: DOC-018
@@ -166,6 +203,7 @@ fn what_is_no_file_in_place_of_one_is_an_error_that_looking_neither_waits_for_no
 #[test]
 fn a_config_that_is_no_file_is_told_of_before_anything_else_can_be_looked_at() {
     let bus = Bus::new();
+    fs::remove_file(bus.path("config.json")).unwrap();
     nix::unistd::mkfifo(&bus.path("config.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let root = bus.dir.path().to_owned();
     let (tell, told) = std::sync::mpsc::channel();

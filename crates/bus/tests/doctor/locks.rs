@@ -94,3 +94,22 @@ fn in_a_shared_directory_other_programs_are_expected() {
     fs::create_dir(bus.path("room.jsonl.lock")).unwrap();
     assert_eq!(of(&doctor(&home, &LOOK), "foreign-writer"), []);
 }
+
+#[test]
+fn locks_of_what_is_gone_and_notes_about_nobody_are_found_and_taken_away() {
+    let bus = Bus::new();
+    post::send(&bus.home, &id("ann"), &id("carl"), "x").unwrap();
+    fs::remove_file(bus.path("inbox/carl.jsonl")).unwrap();
+    bus.write(".muster/last/carl.json", "{\"session\":\"s\"}");
+    bus.write(".muster/last/bob.json", "{\"session\":\"s\"}");
+    let found = bus.mended("unused-file");
+    assert_eq!(found.severity, Severity::Info);
+    assert!(
+        found.message.starts_with("1 lock files") && found.message.contains("1 notes"),
+        "{found:?}"
+    );
+    assert!(!bus.path(".muster/locks/inbox+carl.jsonl").exists());
+    assert!(!bus.path(".muster/index/inbox+carl.jsonl").exists());
+    assert!(bus.path(".muster/locks/inbox+bob.jsonl").exists());
+    assert!(!bus.path(".muster/last/carl.json").exists() && bus.path(".muster/last/bob.json").exists());
+}

@@ -26,6 +26,7 @@ const LOOK: Options = Options {
     fix: false,
     max_file_bytes: None,
     path: None,
+    transport: None,
 };
 const FIX: Options = Options { fix: true, ..LOOK };
 
@@ -41,6 +42,10 @@ impl Bus {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let home = Home::open(dir.path(), Limits::default(), Clock::system()).unwrap();
         let bus = Self { dir, home };
+        bus.write(
+            "config.json",
+            "{\"mode\":\"native\",\"transport\":\"tmux-push-remote\"}",
+        );
         let (ann, bob) = (id("ann"), id("bob"));
         for seat in [&ann, &bob] {
             registry::register(&bus.home, seat, Some("site"), Some("dev")).unwrap();

@@ -362,3 +362,65 @@ fn senders_lose_nothing_to_renames_that_go_on_meanwhile() {
     sent.sort();
     assert_eq!(got, sent, "after {last} renames");
 }
+
+// spec: TOOL-087 IDN-032
+#[test]
+fn a_new_id_is_that_of_every_connection_that_came_with_the_agents_token() {
+    use muster_bus::identity::{Ask, Session};
+    use muster_bus::sessions::{self, Link};
+    use muster_bus::transports::Panes;
+
+    let world = World::new();
+    alice(&world);
+    let by_token = |id: &str| {
+        let session = Session::new(&world.home, Link::Http, Panes::default()).unwrap();
+        let claimed = claim(&session, id);
+        claimed.unwrap();
+        session
+    };
+    fn claim(session: &Session, id: &str) -> Result<(), BusError> {
+        let seat = seat(id);
+        let ask = Ask {
+            bearer: true,
+            ..Ask::of(&seat)
+        };
+        session.claim(ask).map(|claim| claim.commit())
+    }
+    let (one, two, other) = (by_token("alice"), by_token("alice"), by_token("bob"));
+    let own = world.session();
+    bind(&own, "carol").unwrap();
+    one.rename(&seat("alicia")).unwrap();
+    let named = |session: &Session| {
+        let marker = world.json(&format!("sessions/{}.json", session.id()));
+        marker["agentId"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        (named(&one), named(&two)),
+        ("alicia".to_owned(), "alicia".to_owned())
+    );
+    assert_eq!(
+        (named(&other), named(&own)),
+        ("bob".to_owned(), "carol".to_owned())
+    );
+    // The token is alicia's now, so nobody comes with it and asks for alice.
+    claim(&two, "alicia").unwrap();
+    assert_eq!(two.bound(), Some(seat("alicia")));
+    assert_eq!(texts(&world, "alicia"), ["m3", "m4", "m5"]);
+    // Without the token nobody gets another id, and nobody is left who holds the old one.
+    let refused = two.claim(Ask::of(&seat("alice"))).map(drop);
+    assert!(matches!(refused, Err(BusError::Bound { .. })), "{refused:?}");
+    let refused = own
+        .claim(Ask {
+            bearer: true,
+            ..Ask::of(&seat("alicia"))
+        })
+        .map(drop);
+    assert!(matches!(refused, Err(BusError::Bound { .. })), "{refused:?}");
+    assert!(
+        sessions::live(&world.home)
+            .unwrap()
+            .iter()
+            .all(|(_, marker)| marker.agent_id != "alice")
+    );
+    bind(&world.session(), "alice").unwrap();
+}

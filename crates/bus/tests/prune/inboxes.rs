@@ -68,18 +68,33 @@ fn an_inbox_of_nobody_moves_whole_to_the_archive() {
     bus.days(8);
     bus.send("waiting", "for somebody who comes");
     bus.write("inbox/broken.jsonl", "half a line");
-    let counts = bus.removed(&Want::default());
-    assert_eq!(counts.orphan_inboxes, ["ghost"]);
-    assert_eq!((counts.orphan_messages, counts.inbox_messages), (1, 0));
-    assert!(!bus.has("inbox/ghost.jsonl") && bus.has("inbox/waiting.jsonl") && bus.has("inbox/broken.jsonl"));
-    assert_eq!(bus.texts("archive/inbox/ghost.jsonl"), ["quiet"]);
     let want = |remove| Want {
         remove_orphan_inboxes: Some(remove),
         ..Want::default()
     };
     assert_eq!(bus.removed(&want(false)).orphan_inboxes, [""; 0]);
-    // Asked for in so many words, those that wait go, too, to the last byte.
-    assert_eq!(bus.removed(&want(true)).orphan_inboxes, ["broken", "waiting"]);
+    let counts = bus.removed(&Want::default());
+    assert_eq!(counts.orphan_inboxes, ["ghost"]);
+    assert_eq!((counts.orphan_messages, counts.inbox_messages), (1, 0));
+    assert!(!bus.has("inbox/ghost.jsonl") && bus.has("inbox/waiting.jsonl") && bus.has("inbox/broken.jsonl"));
+    assert_eq!(bus.texts("archive/inbox/ghost.jsonl"), ["quiet"]);
+    // Saying so is the same as saying nothing: what waits for somebody who comes is not taken from them.
+    assert_eq!(bus.removed(&want(true)).orphan_inboxes, [""; 0]);
+    assert_eq!(bus.texts("inbox/waiting.jsonl"), ["for somebody who comes"]);
+    bus.days(8);
+    let file = fs::File::open(bus.dir.path().join("inbox/broken.jsonl")).unwrap();
+    let quiet = Duration::from_secs(1_700_000_000);
+    file.set_modified(std::time::UNIX_EPOCH + quiet).unwrap();
+    let report = bus.prune(&want(true));
+    assert!(
+        report
+            .note
+            .contains("an agent that is not registered moves as a whole"),
+        "{}",
+        report.note
+    );
+    // To the last byte.
+    assert_eq!(report.removed.unwrap().orphan_inboxes, ["broken", "waiting"]);
     assert_eq!(
         bus.texts("archive/inbox/waiting.jsonl"),
         ["for somebody who comes"]

@@ -136,3 +136,31 @@ fn an_entry_that_another_program_understands_better_is_left_alone() {
         "{\"seo\":{\"members\":\"everybody\"},\"Odd Name\":{\"members\":[\"x\"]}}"
     );
 }
+
+#[test]
+fn a_post_that_meets_a_cleaning_leaves_its_channel_with_an_entry() {
+    let bus = Bus::new();
+    let want = Want {
+        older_than_days: Some(1.0),
+        ..Want::default()
+    };
+    let mut put_away = 0;
+    for round in 0..400 {
+        // Old enough to go, and written to at the very moment.
+        bus.days(2);
+        let begin = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            let cleaner = scope.spawn(|| {
+                begin.wait();
+                bus.removed(&want).archived_rooms.len()
+            });
+            begin.wait();
+            bus.post("seo", &format!("round {round}"), None);
+            put_away += cleaner.join().unwrap();
+        });
+        assert!(bus.has("rooms/seo.jsonl"), "the last post stands in it");
+        let entry = Rooms::load(&bus.home).unwrap().get(&room("seo"));
+        assert!(entry.is_some(), "round {round}");
+    }
+    assert!(put_away > 20, "they met: {put_away}");
+}

@@ -164,3 +164,75 @@ fn a_file_that_cannot_be_cleaned_is_told_of_and_the_others_are_cleaned() {
     assert!(fs::read_to_string(victim).unwrap().contains("not of the bus"));
     assert!(!bus.has("archive/rooms/link.jsonl"));
 }
+
+#[test]
+fn a_cleaning_takes_private_files_of_nobody_away_and_leaves_those_of_everybody_else() {
+    use muster_bus::identity::{Ask, Session};
+    use muster_bus::sessions::Link;
+    use muster_bus::transports::Panes;
+
+    let bus = Bus::new();
+    let bind = |name: &str| {
+        let session = Session::new(&bus.home, Link::Stdio, Panes::default()).unwrap();
+        session.claim(Ask::of(&id(name))).unwrap().commit();
+        session
+    };
+    let (_live, gone) = (bind("stays"), bind("gone"));
+    bus.join("stays");
+    let _sits = bind("sits");
+    for name in ["stays", "gone"] {
+        bus.send(name, "hello");
+        bus.read(name, &Source::Inbox);
+    }
+    bus.post("over", "said", None);
+    bus.post("general", "said", None);
+    drop(gone);
+    bus.days(9);
+    registry::heartbeat(&bus.home, &id("stays")).unwrap();
+    let private = |of: &str| -> Vec<String> {
+        let entries = fs::read_dir(bus.dir.path().join(".muster").join(of)).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(private("last"), ["gone.json", "sits.json", "stays.json"]);
+    // What is gone leaves locks, and locks alone.
+    fs::remove_file(bus.dir.path().join("cursors/gone.json")).unwrap();
+    let before = (private("locks"), private("last"), private("index"));
+    for want in [
+        Want {
+            dry_run: true,
+            ..Want::default()
+        },
+        Want {
+            targets: Some(vec![muster_bus::prune::Target::Status]),
+            ..Want::default()
+        },
+    ] {
+        bus.prune(&want);
+        assert_eq!((private("locks"), private("last"), private("index")), before);
+    }
+    bus.removed(&Want::default());
+    assert!(!bus.has("inbox/gone.jsonl") && !bus.has("rooms/over.jsonl"));
+    let ours: Vec<String> = private("locks")
+        .into_iter()
+        .filter(|name| {
+            ["inbox+", "cursors+", "rooms+"]
+                .iter()
+                .any(|folder| name.starts_with(folder))
+        })
+        .collect();
+    assert_eq!(ours, ["cursors+stays.json", "inbox+stays.jsonl"]);
+    assert!(private("locks").contains(&"room.jsonl".to_owned()));
+    assert_eq!(private("index"), ["inbox+stays.jsonl", "room.jsonl"]);
+    assert_eq!(
+        private("last"),
+        ["sits.json", "stays.json"],
+        "who runs is somebody"
+    );
+    // Whoever comes back begins anew.
+    bus.send("gone", "again");
+    assert_eq!(bus.read("gone", &Source::Inbox).returned, 1);
+}

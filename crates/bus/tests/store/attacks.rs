@@ -144,3 +144,181 @@ fn a_sender_learns_of_an_agent_that_another_process_registered_a_moment_ago() {
     assert!(muster_bus::registry::unregister(&other, &bob).unwrap());
     assert!(warned());
 }
+
+/// What a reader has not read of each source, by text, in order.
+fn texts(bus: &crate::support::Bus, reader: &SeatId, source: &Source) -> Vec<String> {
+    let batch = read(&bus.home, reader, source, Want::default()).unwrap();
+    let said = |entry: &muster_bus::Entry| {
+        let said = entry.get("text").or_else(|| entry.get("status")).unwrap();
+        said.as_str().unwrap().to_owned()
+    };
+    batch.messages.iter().map(said).collect()
+}
+
+fn write(bus: &crate::support::Bus, source: &Source, text: &str) {
+    let (ada, bob) = (seat("ada"), seat("bob"));
+    match source {
+        Source::Inbox => post::send(&bus.home, &ada, &bob, text),
+        Source::Room(room) => post::post(&bus.home, &ada, room, text, None),
+        Source::Status => post::status(&bus.home, &ada, text, None),
+    }
+    .unwrap();
+}
+
+// spec: STO-021 STO-035
+#[test]
+fn a_log_that_somebody_empties_or_removes_hides_nothing_that_is_written_afterwards() {
+    for how in ["emptied", "removed", "replaced by a shorter one"] {
+        let bus = bus();
+        let bob = seat("bob");
+        for (source, name) in [
+            (Source::Inbox, "inbox/bob.jsonl"),
+            (Source::Room(RoomName::general()), "room.jsonl"),
+            (Source::Room(RoomName::parse("seo").unwrap()), "rooms/seo.jsonl"),
+            (Source::Status, "status.jsonl"),
+        ] {
+            let old: Vec<String> = (0..5).map(|number| format!("old {number}")).collect();
+            old.iter().for_each(|text| write(&bus, &source, text));
+            assert_eq!(texts(&bus, &bob, &source), old);
+            let kept = match how {
+                "emptied" => {
+                    bus.put(name, "");
+                    0
+                }
+                "removed" => {
+                    std::fs::remove_file(bus.path(name)).unwrap();
+                    0
+                }
+                _ => {
+                    let text = bus.bytes(name);
+                    let two: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').take(2).collect();
+                    bus.put(name, two.concat());
+                    2
+                }
+            };
+            // As many as were read before, so that a place among the old ones would be one behind all of the new.
+            let new: Vec<String> = (0..5).map(|number| format!("new {number}")).collect();
+            new.iter().for_each(|text| write(&bus, &source, text));
+            let seen = texts(&bus, &bob, &source);
+            assert_eq!(seen, [&old[..kept], &new[..]].concat(), "{name} {how}");
+            assert!(texts(&bus, &bob, &source).is_empty(), "{name} {how}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_whose_place_a_shorter_log_still_has_keeps_it() {
+    let bus = bus();
+    let (bob, general) = (seat("bob"), Source::Room(RoomName::general()));
+    for number in 0..3 {
+        write(&bus, &general, &number.to_string());
+    }
+    assert_eq!(texts(&bus, &bob, &general), ["0", "1", "2"]);
+    for number in 3..6 {
+        write(&bus, &general, &number.to_string());
+    }
+    let text = bus.bytes("room.jsonl");
+    let four: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').take(4).collect();
+    bus.put("room.jsonl", four.concat());
+    write(&bus, &general, "new");
+    assert_eq!(texts(&bus, &bob, &general), ["3", "new"]);
+}
+
+#[test]
+fn a_read_that_fails_says_that_nothing_was_marked_as_read_and_a_write_that_nothing_was_written() {
+    let bus = bus();
+    let (ada, bob) = (seat("ada"), seat("bob"));
+    let fails = |error: BusError, holds: &str| {
+        let said = error.to_string();
+        assert!(said.ends_with(holds), "{said}");
+        assert_eq!((error.code(), error.is_fault()), ("fault", true));
+    };
+    post::send(&bus.home, &ada, &bob, "waits").unwrap();
+    let folder = |name: &str| {
+        let _ = std::fs::remove_file(bus.path(name));
+        std::fs::create_dir(bus.path(name)).unwrap();
+    };
+    folder("cursors/bob.json");
+    let unread = "; nothing was marked as read";
+    fails(
+        read(&bus.home, &bob, &Source::Inbox, Want::default()).unwrap_err(),
+        unread,
+    );
+    fails(
+        muster_bus::read::unread(&bus.home, &bob, &Source::Inbox).unwrap_err(),
+        unread,
+    );
+    folder("inbox/bob.jsonl");
+    fails(
+        read(&bus.home, &bob, &Source::Inbox, Want::default()).unwrap_err(),
+        unread,
+    );
+    fails(
+        muster_bus::read::depth(&bus.home, &bob, &Source::Inbox).unwrap_err(),
+        unread,
+    );
+    folder(".muster/history/0123456789ab.json");
+    fails(
+        history::retrieve(&bus.home, &bob, "0123456789ab", None).unwrap_err(),
+        unread,
+    );
+    fails(
+        post::send(&bus.home, &ada, &bob, "x").unwrap_err(),
+        "; nothing was written",
+    );
+}
+
+#[test]
+fn a_directory_whose_folders_lead_elsewhere_is_not_opened_and_nothing_is_written_behind_them() {
+    use std::os::unix::fs::symlink;
+
+    use muster_bus::Home;
+    use muster_bus::doctor::{Options, doctor_at};
+    use muster_bus::limits::Limits;
+    use muster_core::Clock;
+
+    let dir = tempfile::tempdir().unwrap();
+    let (root, elsewhere) = (dir.path().join("bus"), dir.path().join("elsewhere"));
+    let open = |root: &std::path::Path| Home::open(root, Limits::default(), Clock::system());
+    open(&root).unwrap();
+    std::fs::create_dir(&elsewhere).unwrap();
+    for folder in [
+        "inbox",
+        "cursors",
+        "rooms",
+        "archive",
+        "sessions",
+        ".muster",
+        ".muster/locks",
+    ] {
+        let (place, aside) = (root.join(folder), dir.path().join("aside"));
+        let was = std::fs::rename(&place, &aside).is_ok();
+        symlink(&elsewhere, &place).unwrap();
+        let refused = open(&root).err().unwrap();
+        assert!(
+            matches!(&refused, BusError::LinkedFolder(name) if name == folder),
+            "{refused}"
+        );
+        let looked = Home::look(&root, Limits::default(), Clock::system());
+        assert!(matches!(looked, Err(BusError::LinkedFolder(_))));
+        let report = doctor_at(&root, Limits::default(), &Clock::system(), &Options::default()).unwrap();
+        let [found] = report.findings.as_slice() else {
+            panic!("{report:?}");
+        };
+        assert_eq!(
+            (found.check, found.subject.as_str(), report.healthy),
+            ("symbolic-link", folder, false)
+        );
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "{folder}");
+        std::fs::remove_file(&place).unwrap();
+        if was {
+            std::fs::rename(&aside, &place).unwrap();
+        }
+    }
+    // As a whole it may stand anywhere.
+    let link = dir.path().join("link");
+    symlink(&root, &link).unwrap();
+    let home = open(&link).unwrap();
+    post::send(&home, &seat("ada"), &seat("bob"), "x").unwrap();
+    assert!(root.join("inbox/bob.jsonl").is_file());
+}

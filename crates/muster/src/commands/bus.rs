@@ -1,71 +1,41 @@
 //! `muster bus`: the coordination bus. Never needs the database, a running server or an account.
 
 mod doctor;
+mod init;
+pub(crate) mod peek;
 mod serve;
 pub(crate) mod settings;
 mod token;
 
+pub(super) use init::init;
+
 use std::path::{Path, PathBuf};
 
+use muster_bus::doctor::{Options, doctor_at};
 use muster_bus::limits::Limits;
-use muster_bus::transports::{self, TransportKind};
-use muster_bus::{BusError, Home, Mode, SeatId};
+use muster_bus::{BusError, Home, SeatId};
 use muster_core::Clock;
-use serde_json::json;
 
-use crate::cli::{Bus, Init};
+use crate::cli::{Bus, BusToken};
 use crate::output::{self, Failure};
 
 pub(super) async fn run(command: Bus, json: bool) -> Result<(), Failure> {
     match command {
         Bus::Serve(args) => serve::run(&args).await,
-        Bus::Token { dir, command } => token::run(&open(dir.as_deref())?, command, json),
+        Bus::Token { dir, command } => {
+            let dir = folder(dir.as_deref())?;
+            // Only minting begins something; whoever asks or revokes means a bus that is there.
+            if !matches!(command, BusToken::Add { .. }) && !muster_bus::home::is_bus(&dir) {
+                return Err(refused(BusError::NoBus(dir)));
+            }
+            token::run(&open(Some(&dir))?, command, json)
+        }
         Bus::Doctor(args) => doctor::run(&args, json),
+        Bus::Peek(args) => {
+            peek::run(&args);
+            Ok(())
+        }
     }
-}
-
-/// `muster init`: chooses how the bus's directory is shared and which transport this machine uses, and shows both.
-pub(super) fn init(args: &Init, json: bool) -> Result<(), Failure> {
-    let foreign = muster_bus::home::foreign_traces(&folder(args.dir.as_deref())?);
-    let home = open(args.dir.as_deref())?;
-    let mode = match args.mode {
-        Some(crate::cli::BusMode::Native) => Mode::Native,
-        Some(crate::cli::BusMode::Shared) => Mode::Shared,
-        None if foreign => Mode::Shared,
-        None => home.mode(),
-    };
-    home.choose(mode).map_err(refused)?;
-    let chosen = transports::configured(&home, |_| None)
-        .ok()
-        .map(|chosen| chosen.kind);
-    let kind = match (args.transport, chosen) {
-        (Some(crate::cli::BusTransport::Herdr), _) => TransportKind::Herdr,
-        (Some(crate::cli::BusTransport::TmuxPushRemote), _) => TransportKind::TmuxPushRemote,
-        (None, Some(kind)) => kind,
-        // Inside herdr its own panes are what there is to type into; everywhere else a pusher beside the agent, or nothing.
-        (None, None) if std::env::var_os("HERDR_ENV").is_some() => TransportKind::Herdr,
-        (None, None) => TransportKind::TmuxPushRemote,
-    };
-    transports::choose(&home, kind).map_err(refused)?;
-    let mode = match mode {
-        Mode::Native => "native",
-        Mode::Shared => "shared",
-    };
-    let file = home.root().join("config.json");
-    if json {
-        return output::document(&json!({
-            "dir": home.root(), "config": file, "mode": mode, "transport": kind.as_str()
-        }));
-    }
-    output::line(&format!(
-        "wrote {}: mode {mode}{}, transport {kind}\nnext: claude mcp add --scope user agent-coord -- muster bus serve",
-        file.display(),
-        if foreign {
-            " (another program has written here and may still run)"
-        } else {
-            ""
-        },
-    ))
 }
 
 /// The directory: `--dir`, else `AGENT_COORD_DIR`, else `CLAUDE_COORD_DIR`, else `agent-coord` in the home folder.
@@ -98,6 +68,25 @@ fn open(dir: Option<&Path>) -> Result<Home, Failure> {
         output::notice(&format!("muster: {sentence}"));
     }
     Home::open(&folder(dir)?, limits, Clock::system()).map_err(refused)
+}
+
+/// What `muster doctor` says of the bus in the usual place: whether it is well, and what there is to know.
+pub(super) fn health() -> (bool, String) {
+    let dir = match folder(None) {
+        Ok(dir) => dir,
+        Err(failure) => return (false, failure.sentence().to_owned()),
+    };
+    let (limits, _) = Limits::of(|name| std::env::var(name).ok());
+    match doctor_at(&dir, limits, &Clock::system(), &Options::default()) {
+        // Whoever uses none has nothing to put right.
+        Err(error @ BusError::NoBus(_)) => (true, error.to_string()),
+        Err(error) => (false, error.chain()),
+        Ok(report) if report.findings.is_empty() => (true, report.verdict()),
+        Ok(report) => (
+            report.healthy,
+            format!("{}. `muster bus doctor` tells each finding", report.verdict()),
+        ),
+    }
 }
 
 fn seat(id: &str) -> Result<SeatId, Failure> {

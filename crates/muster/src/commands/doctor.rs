@@ -1,4 +1,4 @@
-//! `muster doctor`: looks at the installation and says what is wrong. Never repairs.
+//! `muster doctor`: looks at the installation, the bus's directory with it, and says what is wrong. Never repairs.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -30,6 +30,12 @@ pub(super) async fn run(config: &Config, json: bool) -> Result<(), Failure> {
     }));
     findings.push(switch(config));
     findings.extend(stored(config).await?);
+    let (ok, detail) = super::bus::health();
+    findings.push(Finding {
+        ok,
+        what: "bus",
+        detail,
+    });
     for name in Config::unknown() {
         findings.push(Finding {
             ok: false,

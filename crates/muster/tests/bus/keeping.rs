@@ -80,6 +80,108 @@ fn the_doctor_finds_a_broken_line_and_repairs_it_when_told_to_and_the_command_sa
     });
 }
 
+// spec: DOC-002
+#[test]
+fn commands_that_look_make_no_bus_where_there_is_none() {
+    let bus = Bus::new();
+    let typo = bus.path("typo");
+    std::fs::create_dir_all(bus.path("empty")).unwrap();
+    for dir in [typo.clone(), bus.path("empty")] {
+        let dir = dir.to_str().unwrap();
+        for arguments in [
+            &["bus", "doctor", "--dir", dir][..],
+            &["bus", "doctor", "--fix", "--dir", dir],
+            &["bus", "token", "list", "--dir", dir],
+            &["bus", "token", "revoke", "alice", "--dir", dir],
+        ] {
+            let said = bus.run(arguments);
+            assert_eq!(said.status.code(), Some(1), "{arguments:?}: {said:?}");
+            let words = format!("there is no bus at {dir}: `muster init --dir {dir}` makes one");
+            assert!(said.err.contains(&words), "{arguments:?}: {said:?}");
+        }
+    }
+    assert!(!typo.exists());
+    assert_eq!(std::fs::read_dir(bus.path("empty")).unwrap().count(), 0);
+}
+
+// spec: DOC-005
+#[test]
+fn the_doctor_command_names_its_directory_and_counts_what_is_left_after_its_repairs() {
+    let bus = Bus::new().with("AGENT_COORD_TRANSPORT", "");
+    let said = bus.run(&["init"]);
+    assert!(said.out.starts_with("wrote "), "{said:?}");
+    let dir = bus.path("bus").canonicalize().unwrap().display().to_string();
+    let verdict = |arguments: &[&str], code: i32| {
+        let said = bus.run(&[&["bus", "doctor"], arguments].concat());
+        assert_eq!(said.status.code(), Some(code), "{said:?}");
+        said.out.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(
+        verdict(&[], 0),
+        format!("healthy: the bus at {dir} is consistent")
+    );
+    bus.write("room.jsonl", "damage\n");
+    bus.write("tokens.json", "[]");
+    let said = verdict(&[], 1);
+    assert!(
+        said.starts_with("not healthy") && said.contains(&dir) && said.contains("--fix"),
+        "{said}"
+    );
+    let said = verdict(&["--fix"], 1);
+    assert!(
+        !said.contains("--fix") && said.ends_with("1 error is to be put right by hand"),
+        "{said}"
+    );
+    std::fs::remove_file(bus.file("tokens.json")).unwrap();
+    verdict(&[], 0);
+    // Damage in what chooses the transport is no health, whatever was repaired.
+    bus.write("config.json", "{\"mode\": \"nat");
+    let said = bus.run(&["bus", "doctor", "--fix"]);
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    for words in [
+        "`muster init --mode native` puts native back",
+        "it names no transport, so no server starts: run `muster init`",
+    ] {
+        assert!(said.out.contains(words), "{said:?}");
+    }
+    assert!(bus.run(&["init", "--mode", "native"]).status.success());
+    verdict(&[], 0);
+}
+
+#[test]
+fn init_says_whether_it_changed_anything_and_writes_nothing_that_stands_there() {
+    let bus = Bus::new().with("AGENT_COORD_TRANSPORT", "");
+    bus.write(
+        "config.json",
+        "{\"transport\":\"herdr\",\"mode\":\"native\",\"mine\":1}",
+    );
+    let before = bus.text("config.json");
+    let said = bus.run(&["init"]);
+    assert!(
+        said.out.starts_with("nothing to do in ") && said.out.contains("mode native, transport herdr"),
+        "{said:?}"
+    );
+    assert_eq!(bus.text("config.json"), before);
+    let said = bus.run(&["init", "--mode", "shared"]);
+    assert!(
+        said.out.starts_with("wrote ") && said.out.contains("mode shared"),
+        "{said:?}"
+    );
+    let config = bus.json("config.json");
+    assert_eq!((&config["mode"], &config["mine"]), (&json!("shared"), &json!(1)));
+    bus.write("config.json", "{\"transport\":\"herdr\",\"mode\":\"nativ\"}");
+    for arguments in [&["init"][..], &["bus", "serve"]] {
+        let said = bus.run(arguments);
+        assert!(
+            said.status.code() == Some(1)
+                && said.err.contains(
+                    "mode 'nativ' of config.json does not exist; the valid ones are native and shared"
+                ),
+            "{said:?}"
+        );
+    }
+}
+
 // spec: WRK-001 WRK-007 WRK-013
 #[test]
 fn work_documents_are_read_listed_and_written_back_as_they_were() {

@@ -3,10 +3,13 @@
 
 mod daemon;
 mod files;
+mod floods;
 mod hostile;
 mod identity;
+mod init_client;
 mod keeping;
 mod panes;
+mod peek;
 mod protocol;
 mod reading;
 mod rename;

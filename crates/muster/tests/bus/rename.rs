@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Bus, by_both_doors, texts};
+use crate::support::{Bus, Calls as _, by_both_doors, texts};
 
 // spec: TOOL-082 TOOL-083 TOOL-084 TOOL-085 TOOL-086 TOOL-087
 #[test]
@@ -155,4 +155,39 @@ fn nobody_takes_an_id_that_has_a_token() {
     );
     assert!(sentence.contains("token"), "{sentence}");
     assert!(bus.json("agents.json").get("bob").is_some());
+}
+
+// spec: TOOL-087 IDN-032
+#[test]
+fn every_session_of_a_token_takes_the_new_id_and_none_is_left_without_one() {
+    let bus = Bus::new();
+    let token = bus.mint("bob");
+    let peers = bus.mint("alice");
+    let daemon = bus.daemon_with(&[]);
+    let (one, two) = (daemon.session(&token), daemon.session(&token));
+    let alice = daemon.session(&peers);
+    for session in [&one, &two] {
+        session.ok("join", json!({"agentId": "bob"}));
+    }
+    alice.ok("join", json!({"agentId": "alice"}));
+    one.ok("rename_agent", json!({"agentId": "bob", "newAgentId": "robert"}));
+    assert_eq!((bus.markers("bob").len(), bus.markers("robert").len()), (0, 2));
+    alice.ok(
+        "send_message",
+        json!({"from": "alice", "to": "robert", "text": "hello"}),
+    );
+    // The old id is refused under both, with the new one named; the new one is theirs.
+    for session in [&two, &one] {
+        let said = session.refused("heartbeat", json!({"agentId": "bob"}), "identity_bound");
+        assert!(said.contains("'robert'"), "{said}");
+        session.ok("heartbeat", json!({"agentId": "robert"}));
+    }
+    let read = two.ok("read_messages", json!({"agentId": "robert", "source": "inbox"}));
+    assert_eq!(texts(&read), ["hello"]);
+    // It follows as often as it is renamed, from whichever session.
+    two.ok("rename_agent", json!({"agentId": "robert", "newAgentId": "rob"}));
+    one.ok("send_message", json!({"from": "rob", "text": "it is me"}));
+    let later = daemon.session(&token);
+    later.ok("join", json!({"agentId": "rob"}));
+    one.refused("heartbeat", json!({"agentId": "alice"}), "identity_bound");
 }

@@ -69,6 +69,11 @@ fn the_token_command_says_what_to_do_next_and_refuses_what_makes_no_sense() {
             "{listed:?}"
         );
     }
+    let again = bus.run(&["bus", "token", "add", "worker-2"]);
+    assert!(
+        again.err.contains("worker-2 had a token, which is replaced") && !added.err.contains("had a token"),
+        "{again:?}"
+    );
     let before = bus.public();
     for id in ["../x", "", "a/b", "system"] {
         let said = bus.run(&["bus", "token", "add", id]);
@@ -293,6 +298,26 @@ fn without_a_map_the_shared_token_lets_everybody_in_as_whoever_they_are_first() 
     daemon
         .now(SHARED)
         .refused("heartbeat", json!({"agentId": "alice"}), "identity_live");
+}
+
+#[test]
+fn the_start_says_what_one_token_for_all_is_worth_and_whether_it_can_be_guessed() {
+    let bus = Bus::new();
+    for (token, short) in [("fifteen-letters", true), ("sixteen--letters", false)] {
+        let daemon = bus.daemon_with(&[("AGENT_COORD_TOKEN", token)]);
+        daemon.err.says("answers on http://");
+        let said = daemon.err.text();
+        assert!(said.contains("every holder of it can be every agent"), "{said}");
+        assert_eq!(said.contains("fewer than 16 characters"), short, "{said}");
+        assert!(!said.contains(token), "{said}");
+    }
+    bus.mint("alice");
+    let daemon = bus.daemon_with(&[("AGENT_COORD_TOKEN", "short")]);
+    daemon.err.says("answers on http://");
+    assert!(
+        !daemon.err.text().contains("every holder"),
+        "it counts for nothing then"
+    );
 }
 
 // spec: IDN-034

@@ -388,15 +388,21 @@ impl Model {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The last request that offered tools, as JSON text: what the tools answered stands in it.
-    pub(crate) fn heard(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap();
-        let mut requests = text
+    /// The requests that offered tools, as JSON text: what the tools answered stands in them.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let requests = text
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let with_tools =
-            requests.rfind(|request| request["door"] == "model" && request["body"]["tools"][0].is_object());
-        with_tools.unwrap()["body"].to_string()
+        requests
+            .filter(|request| request["door"] == "model" && request["body"]["tools"][0].is_object())
+            .map(|request| request["body"].to_string())
+            .collect()
+    }
+
+    /// The last of them.
+    pub(crate) fn heard(&self) -> String {
+        self.asked().pop().unwrap()
     }
 }
 

@@ -662,6 +662,7 @@ fn doctor_makes_nothing_and_counts_in_english() {
     );
     says(&place, "plugins", "MUSTER_PLUGINS is off");
     says(&place, "owners", "muster owner add");
+    says(&place, "bus", "there is no bus at");
     assert!(!place.data().exists() && !place.path("home").exists());
 
     place.add_owner("ada");
@@ -693,6 +694,28 @@ fn doctor_makes_nothing_and_counts_in_english() {
     );
     let place = place.with("MUSTER_PLUGINS", "1");
     says(&place, "plugins", "MUSTER_PLUGINS is on");
+}
+
+#[test]
+fn doctor_looks_at_the_bus_too() {
+    let place = Place::new();
+    place.add_owner("ada");
+    place.ok(&["init"]);
+    let bus = |place: &Place| {
+        let (code, all) = findings(place);
+        let of = all.into_iter().find(|(name, _)| name == "bus").unwrap().1;
+        (code, of)
+    };
+    let (code, said) = bus(&place);
+    assert!(code == 0 && said.starts_with("healthy: the bus at "), "{said}");
+    std::fs::write(place.path("home/agent-coord/room.jsonl"), "damage\n").unwrap();
+    let (code, said) = bus(&place);
+    assert!(
+        code == 1 && said.starts_with("not healthy") && said.contains("muster bus doctor"),
+        "{said}"
+    );
+    let left = std::fs::read_to_string(place.path("home/agent-coord/room.jsonl")).unwrap();
+    assert_eq!(left, "damage\n", "it never repairs");
 }
 
 #[test]

@@ -161,14 +161,14 @@ pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Whether a request is of a revision that has no sessions, whatever else it says.
-fn has_no_sessions(headers: &HeaderMap) -> bool {
+pub(super) fn has_no_sessions(headers: &HeaderMap) -> bool {
     headers
         .get("mcp-protocol-version")
         .is_some_and(|revision| revision.as_bytes() >= FIRST_WITHOUT_SESSIONS.as_bytes())
 }
 
 /// Revisions are dates, so that they are compared as text.
-const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";
+pub(super) const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";
 
 /// Turns away what a page of another site sends, and what was sent to a name that is not this server's.
 pub(super) async fn this_server_only(State(daemon): State<Daemon>, request: Request, next: Next) -> Response {

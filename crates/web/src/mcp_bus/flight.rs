@@ -12,11 +12,14 @@ use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use muster_bus::tools::Caller;
+use rmcp::model::ErrorCode;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::json;
 use serde_json::value::RawValue;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::budget::{Full, Share};
 use super::{BODY, Daemon, caller};
 
 /// How long a number may still be taken after its answer went out: the client may have read the answer before this process let go of it.
@@ -64,6 +67,7 @@ pub(super) struct HungUp(pub(super) CancellationToken);
 /// What lasts as long as a request: until the last of its answer is sent, or its connection is gone.
 struct Underway {
     _flight: Option<Flight>,
+    _share: Share,
     _hung_up: DropGuard,
 }
 
@@ -112,22 +116,27 @@ pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let Some(body) = read(body).await else {
-        return (
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "a message is at most 2 MiB and must arrive whole; nothing was done\n",
-        )
-            .into_response();
+    let Some(caller::Bearer(bearer)) = parts.extensions.get().cloned() else {
+        return StatusCode::UNAUTHORIZED.into_response();
+    };
+    let mut share = daemon.budget.share(bearer);
+    let body = match read(body, &mut share).await {
+        Ok(body) => body,
+        Err(unread) => return unread.into_response(),
     };
     let session = caller::session(&parts.headers);
     let message = serde_json::from_slice::<Message<'_>>(&body).ok();
     if message.as_ref().is_some_and(Message::begins) {
         parts.extensions.insert(Begins);
     }
-    if message.as_ref().is_some_and(Message::stands_alone)
-        && let Some(caller) = parts.extensions.get_mut::<Caller>()
-    {
-        caller.once = true;
+    let begins = parts.extensions.get::<Begins>().is_some();
+    let stands_alone =
+        caller::has_no_sessions(&parts.headers) || message.as_ref().is_some_and(Message::stands_alone);
+    if let Some(caller) = parts.extensions.get_mut::<Caller>() {
+        if stands_alone && !begins && caller.seat.is_none() {
+            return no_sessions(message.and_then(|message| message.id));
+        }
+        caller.once |= stands_alone;
     }
     let number = message.and_then(|message| message.method.and(message.id).map(|id| id.get().to_owned()));
     let flight = match session.zip(number) {
@@ -146,6 +155,7 @@ pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request
     let hung_up = CancellationToken::new();
     let underway = Underway {
         _flight: flight,
+        _share: share,
         _hung_up: hung_up.clone().drop_guard(),
     };
     parts.extensions.insert(HungUp(hung_up));
@@ -159,23 +169,76 @@ pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request
     })
 }
 
-/// Reads a body of at most [`BODY`]. One that is longer is read to its end within reason and forgotten: a client that is still sending when
-/// its connection is closed never sees the answer.
-async fn read(mut body: Body) -> Option<Bytes> {
-    let (mut bytes, mut length) = (BytesMut::new(), 0);
+/// Refuses a revision without sessions, in the words of the protocol: a client that speaks older ones begins a session when it hears this.
+fn no_sessions(id: Option<&RawValue>) -> Response {
+    let error = json!({
+        "jsonrpc": "2.0",
+        "id": id,
+        "error": {
+            "code": ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+            "message": NO_SESSIONS,
+            "data": {"requested": caller::FIRST_WITHOUT_SESSIONS, "supported": WITH_SESSIONS},
+        }
+    });
+    (StatusCode::BAD_REQUEST, axum::Json(error)).into_response()
+}
+
+/// Without a session and without a token of its own a caller would be anybody at each call.
+const NO_SESSIONS: &str = "under a token that all share the bus takes only revisions of MCP that have sessions; for a newer one mint each agent a token with `muster bus token add AGENT`. Nothing was done";
+
+/// Those that do.
+const WITH_SESSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// Why a body was not taken.
+enum Unread {
+    TooLong,
+    Broken,
+    Full(Full),
+}
+
+impl IntoResponse for Unread {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Full(full) => full.into_response(),
+            Self::TooLong | Self::Broken => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "a message is at most 2 MiB and must arrive whole; nothing was done\n",
+            )
+                .into_response(),
+        }
+    }
+}
+
+/// Reads a body of at most [`BODY`], for which there must be room. One for which there is none is read to its end within reason and
+/// forgotten: a client that is still sending when its connection is closed never sees the answer.
+async fn read(mut body: Body, share: &mut Share) -> Result<Bytes, Unread> {
+    let (mut bytes, mut length, mut refused) = (BytesMut::new(), 0, None);
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.ok()?.into_data() else {
+        let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else {
             continue;
         };
         length += data.len();
         if length > FORGOTTEN {
-            return None;
+            return Err(Unread::TooLong);
         }
-        if length <= BODY {
+        if length > BODY {
+            refused = Some(Unread::TooLong);
+        } else if refused.is_none()
+            && let Err(full) = share.grow(data.len())
+        {
+            refused = Some(Unread::Full(full));
+        }
+        if refused.is_none() {
             bytes.extend_from_slice(&data);
+        } else {
+            bytes = BytesMut::new();
+            share.clear();
         }
     }
-    (length <= BODY).then(|| bytes.freeze())
+    match refused {
+        Some(refused) => Err(refused),
+        None => Ok(bytes.freeze()),
+    }
 }
 
 async fn board(flights: &Flights, key: Key) -> Option<Flight> {

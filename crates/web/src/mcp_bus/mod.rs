@@ -1,9 +1,12 @@
 //! The bus's door: MCP server `agent-coord` on stdio, or over Streamable HTTP on a listener of its own. Never decides: the tools of the bus do.
 
+mod budget;
 mod caller;
 mod flight;
 mod gate;
 mod input;
+mod lanes;
+pub mod remote;
 mod server;
 mod sessions;
 
@@ -46,10 +49,10 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A sentence, when the client does not speak the protocol.
 pub async fn serve_stdio(tools: Tools, session: Session, stop: CancellationToken) -> Result<(), String> {
     let ended = stop.child_token();
-    let server = server::Server::new(tools, session, ended.clone());
+    let server = server::Server::new(tools, session, lanes::Lanes::default(), ended.clone());
     let (stdin, stdout) = rmcp::transport::stdio();
-    let input = input::Input { stdin, ended };
-    let serving = server.serve_with_ct((input, stdout), stop.clone()).await;
+    let lines = input::Lines::new(stdin, stdout, ended);
+    let serving = server.serve_with_ct(lines, stop.clone()).await;
     let running = match serving {
         Ok(running) => running,
         // It left before it said anything, or a signal came first: no fault.
@@ -70,6 +73,7 @@ pub struct Daemon {
     listening: Arc<[SocketAddr]>,
     names: Arc<[String]>,
     flights: flight::Flights,
+    budget: budget::Budget,
     /// Ends what is left of sessions and streams, after the last words.
     cut: CancellationToken,
     sessions: Arc<sessions::Sessions>,
@@ -95,12 +99,17 @@ impl Daemon {
         config.allowed_origins = Vec::new();
         let cut = CancellationToken::new();
         config.cancellation_token = cut.child_token();
-        let ends = stop.clone();
+        let (ends, lanes) = (stop.clone(), lanes::Lanes::default());
         let service = StreamableHttpService::new(
             move || {
                 let session = Session::new(tools.home(), Link::Http, Panes::default())
                     .map_err(|error| std::io::Error::other(error.chain()))?;
-                Ok(server::Server::new(tools.clone(), session, ends.clone()))
+                Ok(server::Server::new(
+                    tools.clone(),
+                    session,
+                    lanes.clone(),
+                    ends.clone(),
+                ))
             },
             sessions.clone(),
             config,
@@ -110,6 +119,7 @@ impl Daemon {
             listening: listening.into(),
             names: names.into(),
             flights: flight::Flights::default(),
+            budget: budget::Budget::default(),
             cut,
             sessions,
             service,

@@ -312,3 +312,40 @@ fn a_lock_whose_holder_died_a_moment_ago_is_waited_for_and_then_taken_over() {
     assert!(!lock.exists());
     assert_eq!(bus.inbox("ann"), ["x"]);
 }
+
+// spec: STO-028
+#[test]
+fn a_process_of_ours_that_is_killed_in_the_middle_of_a_write_holds_nobody_up() {
+    const NAME: &str =
+        "heavy::shared::a_process_of_ours_that_is_killed_in_the_middle_of_a_write_holds_nobody_up";
+    if let Some((_, place)) = role() {
+        let home = open(&place);
+        let _ = std::fs::write(place.join("go"), "");
+        loop {
+            post::send(&home, &seat("bob"), &seat("ann"), "x").unwrap();
+        }
+    }
+    let bus = shared_bus();
+    register(&bus.home, &seat("ann"), None, None).unwrap();
+    // Past the time in which each first message is looked after.
+    std::thread::sleep(Duration::from_millis(3_100));
+    let lock = bus.path("inbox/ann.jsonl.lock");
+    let mut orphans = 0;
+    for n in 0..60 {
+        let mut killed = child(NAME, "sender", bus.home.root()).spawn().unwrap();
+        wait_for(&bus.path("go"));
+        std::thread::sleep(Duration::from_micros(2_000 + n * 170));
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        std::fs::remove_file(bus.path("go")).unwrap();
+        orphans += u32::from(lock.exists());
+        let begun = Instant::now();
+        post::send(&bus.home, &seat("carl"), &seat("ann"), "y").unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(!lock.exists());
+        if orphans == 3 {
+            return;
+        }
+    }
+    panic!("none was killed while it held the lock");
+}

@@ -1,6 +1,6 @@
 //! `muster bus doctor`: the same report as the tool `doctor`. Never repairs without `--fix`.
 
-use muster_bus::doctor::{Options, Severity, doctor_at};
+use muster_bus::doctor::{Options, doctor_at};
 use muster_bus::limits::Limits;
 use muster_core::Clock;
 use serde_json::json;
@@ -24,27 +24,9 @@ pub(super) fn run(args: &BusDoctor, json: bool) -> Result<(), Failure> {
     if json {
         output::document(&json!(report))?;
     } else {
-        for finding in &report.findings {
-            let severity = match finding.severity {
-                Severity::Error => "error",
-                Severity::Warning => "warning",
-                Severity::Info => "info",
-            };
-            let fixed = if finding.fixed == Some(true) {
-                " (repaired)"
-            } else {
-                ""
-            };
-            output::line(&format!(
-                "{severity}: {} {}: {}{fixed}",
-                finding.check, finding.subject, finding.message
-            ))?;
+        for line in report.lines() {
+            output::line(&line)?;
         }
-        output::line(if report.healthy {
-            "healthy: the bus is internally consistent"
-        } else {
-            "not healthy: `muster bus doctor --fix` applies the safe, reversible repairs"
-        })?;
     }
     if report.healthy {
         Ok(())

@@ -16,13 +16,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Level;
 use tracing_subscriber::Layer as _;
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::filter::{FilterExt as _, Targets, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{open, refused, seat};
 use crate::cli::BusServe;
 use crate::output::{self, Failure};
+
+/// Fewer characters than this may be found by trying.
+const ENOUGH: usize = 16;
 
 pub(super) async fn run(args: &BusServe) -> Result<(), Failure> {
     log();
@@ -57,8 +60,10 @@ fn environment(name: &str) -> Option<String> {
 
 /// Logs go to standard error, which clients keep apart.
 fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("MUSTER_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    // Targets and levels are enough here, and every session is spared the regular expressions of the filter that can more.
+    let filter = environment("MUSTER_LOG")
+        .and_then(|said| said.parse().ok())
+        .unwrap_or_else(|| Targets::new().with_default(Level::WARN));
     // A second subscriber in one process cannot be; there is none before this.
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -129,6 +134,18 @@ async fn http(tools: Tools, port: &str, stop: CancellationToken) -> Result<(), F
         output::notice(
             "muster: AGENT_COORD_TOKEN counts for nothing, because tokens.json says who each agent is",
         );
+    }
+    if !bearers.has_tokens()
+        && let Some(token) = &shared
+    {
+        output::notice(
+            "muster: AGENT_COORD_TOKEN is one token for all: every holder of it can be every agent. `muster bus token add AGENT` gives each its own",
+        );
+        if token.expose().len() < ENOUGH {
+            output::notice(&format!(
+                "muster: AGENT_COORD_TOKEN has fewer than {ENOUGH} characters, so it can be guessed; `openssl rand -hex 24` makes one that cannot"
+            ));
+        }
     }
     let mut listeners = Vec::new();
     for (host, port) in &places {

@@ -14,11 +14,17 @@ pub(super) fn run(home: &Home, command: BusToken, json: bool) -> Result<(), Fail
     match command {
         BusToken::Add { agent } => {
             let agent = seat(&agent)?;
+            let had = tokens::list(home).map_err(refused)?.contains(&agent);
             let token = tokens::mint(home, &agent).map_err(refused)?;
             if json {
                 return output::document(&json!({"agent": agent, "token": token.expose()}));
             }
             output::line(token.expose())?;
+            if had {
+                output::notice(&format!(
+                    "{agent} had a token, which is replaced: whoever comes with the old one is turned away"
+                ));
+            }
             output::notice(&format!(
                 "a running bus reads it by itself. On {agent}'s machine, for example: claude mcp add --transport http --scope user agent-coord http://HOST:PORT/mcp --header 'Authorization: Bearer <the token>'; then it joins as {agent}. docs/bus.md has the other clients"
             ));

@@ -39,11 +39,15 @@ fn as_printed(bus: &Bus, line: &str) {
 }
 
 fn claude_code(bus: &Bus, model: &Model) -> Command {
+    claude_code_asked(bus, model, "say hello")
+}
+
+pub(super) fn claude_code_asked(bus: &Bus, model: &Model, prompt: &str) -> Command {
     let mut command = bus.command(
         "claude",
         &[
             "-p",
-            "say hello",
+            prompt,
             "--allowedTools",
             "mcp__agent-coord",
             "--model",

@@ -1,0 +1,227 @@
+//! A pusher beside an agent: attached, delivering, and gone without a trace.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::bus::{Bus, Calls as _, SHARED, Said, until};
+use crate::support::{Pusher, Tmux, a_while, has_marker, in_a_command_line, marker, pusher};
+
+// spec: PUSH-058 PUSH-059 PUSH-062 PUSH-064 PUSH-068 NODE-011
+#[test]
+fn what_an_agent_has_unread_is_pasted_into_its_pane_and_its_token_stands_nowhere() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let (token, peers) = (bus.mint("me"), bus.mint("peer"));
+    let daemon = bus.daemon_with(&[]);
+    let agent = tmux.agent("me");
+    let peer = daemon.session(&peers);
+    peer.ok("join", json!({"agentId": "peer"}));
+    let pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    let found = marker(&bus, "me");
+    assert_eq!(found["transport"], "tmux-push-remote", "{found}");
+    assert_eq!((&found["target"], &found["tmuxTarget"]), (&json!(agent.pane), &json!(agent.pane)));
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(found["host"], host.trim());
+    assert!(found["since"].as_i64().unwrap() > 1_700_000_000_000, "{found}");
+    let build = peer.ok("capabilities", json!({}))["answeredBy"]["build"].clone();
+    assert_eq!(found["build"], build, "the same program as the server's");
+    let agents = peer.ok("list_agents", json!({}));
+    let me = agents["agents"].as_array().unwrap().iter().find(|row| row["agentId"] == "me").unwrap().clone();
+    assert_eq!(me["transport"]["transport"], "tmux-push-remote", "{me}");
+
+    let begun = Instant::now();
+    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "first line\nsecond line"}));
+    agent.gets("second line");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(agent.taken().len(), 1, "{:?}", agent.taken());
+    let bytes = agent.bytes();
+    assert_eq!((bytes.matches("\u{1b}[200~").count(), bytes.matches("\u{1b}[201~").count()), (1, 1), "{bytes:?}");
+    until("the message is read", || peer.ok("status", json!({"agentId": "me"}))["inboxUnread"] == 0);
+
+    assert!(!in_a_command_line(&token), "a token stands in a command line");
+    let said = pushing.end_by(Signal::SIGTERM);
+    assert!(said.0.success(), "{said:?}");
+    assert!(said.1.contains("delivered") && said.1.contains("door=\"paste\""), "{}", said.1);
+    for secret in [token.as_str(), "first line", "second line"] {
+        assert!(!said.1.contains(secret), "{secret}: {}", said.1);
+    }
+    assert!(!has_marker(&bus, "me"));
+}
+
+// spec: PUSH-063
+#[test]
+fn the_environment_says_the_same_as_the_flags() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let (token, peers) = (bus.mint("me"), bus.mint("peer"));
+    let daemon = bus.daemon_with(&[]);
+    let agent = tmux.agent("me");
+    let mut command = bus.command(&["bus", "pusher"]);
+    command
+        .env_remove("AGENT_COORD_DIR")
+        .env("AGENT_COORD_SERVER", daemon.url())
+        .env("AGENT_COORD_TOKEN", &token)
+        .env("AGENT_COORD_ID", "me")
+        .env("AGENT_COORD_TMUX_TARGET", &agent.pane)
+        .env("TMUX", tmux.env());
+    let _pushing = Pusher::start(command);
+    let peer = daemon.session(&peers);
+    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "by the environment"}));
+    agent.gets("by the environment");
+}
+
+// spec: PUSH-066
+#[test]
+fn a_pusher_takes_its_marker_with_it_whichever_way_it_is_asked_to_end() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let token = bus.mint("me");
+    let daemon = bus.daemon_with(&[]);
+    let agent = tmux.agent("me");
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+        assert!(has_marker(&bus, "me"));
+        let begun = Instant::now();
+        let said = pushing.end_by(signal);
+        assert!(said.0.success(), "{said:?}");
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert!(!has_marker(&bus, "me"), "{signal}");
+    }
+    // A terminal that closes is no such word.
+    let pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    pushing.process.signal(Signal::SIGHUP);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(has_marker(&bus, "me"));
+    assert!(pushing.end_by(Signal::SIGTERM).0.success());
+}
+
+// spec: PUSH-070
+#[test]
+fn a_token_that_is_not_taken_ends_the_pusher_with_a_sentence() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let (token, others) = (bus.mint("me"), bus.mint("other"));
+    let daemon = bus.daemon_with(&[]);
+    let agent = tmux.agent("me");
+    for wrong in ["tk_wrong", others.as_str()] {
+        let mut pushing = Pusher::begin(pusher(&bus, &tmux, &daemon.url(), wrong, &agent));
+        let (status, said) = pushing.ended();
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains("token") || said.contains("bound"), "{said}");
+        assert!(!said.contains(wrong), "{said}");
+        assert!(!has_marker(&bus, "me"));
+    }
+    // One that counts no more, too.
+    let mut pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    let said = bus.run(&["bus", "token", "revoke", "me"]);
+    assert!(said.status.success(), "{said:?}");
+    let peer = daemon.session(&others);
+    // Whatever it asks for next is refused.
+    peer.ok("send_message", json!({"from": "other", "to": "me", "text": "are you there?"}));
+    let (status, said) = pushing.ended();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("does not take this token"), "{said}");
+}
+
+#[test]
+fn a_token_on_the_command_line_works_and_is_warned_of() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let token = bus.mint("me");
+    let daemon = bus.daemon_with(&[]);
+    let agent = tmux.agent("me");
+    let mut command = pusher(&bus, &tmux, &daemon.url(), "", &agent);
+    command.args(["--token", &token]);
+    let pushing = Pusher::start(command);
+    let said = pushing.end_by(Signal::SIGTERM);
+    assert!(said.1.contains("--token stands in the list of processes"), "{}", said.1);
+    assert!(!said.1.contains(&token), "{}", said.1);
+}
+
+// spec: PUSH-042
+#[test]
+fn two_pushers_for_one_seat_paste_a_message_once() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let (token, peers) = (bus.mint("me"), bus.mint("peer"));
+    let daemon = bus.daemon_with(&[]);
+    let agent = tmux.agent("me");
+    let peer = daemon.session(&peers);
+    let first = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    // On one machine the second is refused at once.
+    let mut same = Pusher::begin(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    let (status, said) = same.ended();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("another pusher"), "{said}");
+    // One that cannot be told from one of another machine waits for its turn.
+    let elsewhere = format!("http://localhost:{}/mcp", daemon.port());
+    let mut command = pusher(&bus, &tmux, &elsewhere, &token, &agent);
+    command.env("TMUX_TMPDIR", bus.path("elsewhere"));
+    let second = Pusher::start(command);
+    for round in 0..3 {
+        peer.ok("send_message", json!({"from": "peer", "to": "me", "text": format!("message {round}")}));
+        agent.gets(&format!("message {round}"));
+    }
+    a_while();
+    for round in 0..3 {
+        assert_eq!(agent.times(&format!("message {round}")), 1, "{:?}", agent.taken());
+    }
+    // The seat goes over once the first is gone.
+    assert!(first.end_by(Signal::SIGTERM).0.success());
+    drop(second);
+}
+
+// spec: PUSH-065
+#[test]
+fn a_heartbeat_goes_to_the_bus_once_a_minute() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let token = bus.mint("me");
+    let daemon = bus.daemon_with(&[]);
+    let agent = tmux.agent("me");
+    let _pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    let beat = || bus.json("agents.json")["me"]["lastHeartbeat"].as_i64().unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+    let (first, begun) = (beat(), Instant::now());
+    while beat() == first {
+        assert!(begun.elapsed() < Duration::from_secs(66), "no heartbeat came");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!((beat() - first) < 70_000, "{}", beat() - first);
+    assert!(begun.elapsed() > Duration::from_secs(40), "it came too soon: {:?}", begun.elapsed());
+}
+
+#[test]
+fn the_agents_own_session_and_its_pusher_share_one_token() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let daemon = bus.daemon_with(&[("AGENT_COORD_TOKEN", SHARED)]);
+    let agent = tmux.agent("me");
+    let me = daemon.session(SHARED);
+    me.ok("join", json!({"agentId": "me"}));
+    let _pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), SHARED, &agent));
+    let peer = daemon.session(SHARED);
+    peer.ok("join", json!({"agentId": "peer"}));
+    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "to the pane"}));
+    agent.gets("to the pane");
+    me.ok("send_message", json!({"from": "me", "to": "peer", "text": "still me"}));
+}
+
+#[test]
+fn a_local_pusher_needs_no_server() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let agent = tmux.agent("me");
+    let peer = bus.joined("peer");
+    let local = || {
+        let mut command = bus.command(&["bus", "pusher", "--local", "--agent", "me", "--tmux", &agent.pane]);
+        command.env("TMUX", tmux.env());
+        command
+    };
+    let pushing = Pusher::start(local());
+    assert_eq!(marker(&bus, "me")["target"], agent.pane);
+    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "from next door"}));
+    agent.gets("from next door");
+    until("the message is read", || peer.ok("status", json!({"agentId": "me"}))["inboxUnread"] == 0);
+    assert!(pushing.end_by(Signal::SIGTERM).0.success());
+    assert!(!has_marker(&bus, "me"));
+    let said = Said::of({
+        let mut both = local();
+        both.args(["--server", "http://127.0.0.1:9/mcp"]);
+        both
+    });
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
+}

@@ -1,0 +1,537 @@
+//! The bus from another machine: what a pusher asks of it over MCP, as a feed that blocks. Never touches a file of the bus's, and never says a token or a message.
+
+use std::error::Error;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use muster_bus::SeatId;
+use muster_bus::push::{Feed, FeedError, Outcome, Pending, Report};
+use muster_core::{Secret, text};
+use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};
+use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{RoleClient, ServiceExt as _};
+use serde_json::{Map, Value, json};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+/// How long one request may wait at the server for something new. Shorter than what stands between the two is likely to allow.
+const WAIT: Duration = Duration::from_secs(25);
+
+/// How long the bus may take for everything but waiting.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// How long the last words may take.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// The longest answer that is read, in bytes: the unread entries of every source.
+const ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// The first pause after a failure, and the longest one.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+
+/// What a pusher says of itself.
+#[derive(Debug, Clone)]
+pub struct Pusher {
+    /// Whose messages it delivers.
+    pub seat: SeatId,
+    /// Who it is among all that may deliver to this seat.
+    pub holder: String,
+    /// Its machine.
+    pub host: String,
+    /// The pane it types into.
+    pub pane: String,
+    /// Its build.
+    pub build: Option<String>,
+    /// Since when it runs, in milliseconds.
+    pub since: i64,
+    /// Whether channel posts are delivered.
+    pub include_room: bool,
+    /// How often memberships are looked at again.
+    pub refresh: Duration,
+}
+
+/// The bus of a server, for one seat. Every call blocks its thread, which must not be one of the runtime's; `stop` ends every wait.
+pub struct Remote {
+    runtime: Handle,
+    door: Door,
+    stop: CancellationToken,
+    pusher: Pusher,
+    session: Option<Session>,
+    /// What the bus said of its last answer, handed back with the next question.
+    seen: Option<Value>,
+    pause: Pause,
+}
+
+type Session = RunningService<RoleClient, ()>;
+
+/// Looks whether a bus can be reached with a token, and whether the token is this agent's.
+///
+/// # Errors
+/// [`FeedError`].
+pub async fn check(url: &str, token: Secret, seat: &SeatId) -> Result<(), FeedError> {
+    match once(url, token, seat, "heartbeat").await {
+        // It may act as that agent, which was never here.
+        Err(Broken::Said { code, .. }) if code == "not_registered" => Ok(()),
+        other => other.map_err(Broken::into_error),
+    }
+}
+
+/// Takes an agent's marker away.
+///
+/// # Errors
+/// [`FeedError`].
+pub async fn clear(url: &str, token: Secret, seat: &SeatId) -> Result<(), FeedError> {
+    once(url, token, seat, "clear_transport")
+        .await
+        .map_err(Broken::into_error)
+}
+
+/// One call in a session of its own.
+async fn once(url: &str, token: Secret, seat: &SeatId, tool: &'static str) -> Result<(), Broken> {
+    let door = Door::new(url, token).map_err(Broken::Session)?;
+    let asking = async {
+        let session = door.open().await?;
+        let called = call(&session, tool, object(json!({"agentId": seat}))).await;
+        close(session).await;
+        called.map(drop)
+    };
+    door.limited(ANSWER, asking).await
+}
+
+impl Remote {
+    /// The way to the bus at `url`, not yet gone.
+    ///
+    /// # Errors
+    /// [`FeedError::Refused`] when that is no address.
+    pub fn new(
+        runtime: Handle,
+        url: &str,
+        token: Secret,
+        pusher: Pusher,
+        stop: CancellationToken,
+    ) -> Result<Self, FeedError> {
+        Ok(Self {
+            runtime,
+            door: Door::new(url, token)?,
+            stop,
+            pusher,
+            session: None,
+            seen: None,
+            pause: Pause::default(),
+        })
+    }
+
+    /// Says who is there: enters the seat into the registry and publishes its marker. Every new session begins with it by itself.
+    ///
+    /// # Errors
+    /// [`FeedError`].
+    pub fn begin(&mut self) -> Result<(), FeedError> {
+        self.waiting(|remote| remote.session())
+    }
+
+    /// Takes the seat's marker away and ends the session, also after the stop.
+    ///
+    /// # Errors
+    /// [`FeedError`]: then the marker counts until the seat's heartbeat is too old.
+    pub fn leave(mut self) -> Result<(), FeedError> {
+        let own = self.own();
+        let held = self.session.take();
+        let leaving = async {
+            let session = match held {
+                Some(session) if !session.is_closed() => session,
+                _ => self.door.open().await?,
+            };
+            let called = call(&session, "clear_transport", own).await;
+            close(session).await;
+            called.map(drop)
+        };
+        self.runtime
+            .block_on(self.door.limited(LAST_WORDS, leaving))
+            .map_err(Broken::into_error)
+    }
+
+    fn own(&self) -> JsonObject {
+        object(json!({"agentId": self.pusher.seat}))
+    }
+
+    /// Calls a tool in the session there is, or in a new one.
+    fn call(
+        &mut self,
+        tool: &'static str,
+        arguments: JsonObject,
+        time: Duration,
+    ) -> Result<JsonObject, FeedError> {
+        self.waiting(|remote| {
+            remote.session()?;
+            let Some(session) = &remote.session else {
+                return Err(stopped());
+            };
+            let called = remote.runtime.block_on(async {
+                tokio::select! {
+                    () = remote.stop.cancelled() => Err(Broken::Stopped),
+                    called = remote.door.limited(time, call(session, tool, arguments)) => called,
+                }
+            });
+            if matches!(called, Err(Broken::Session(_))) {
+                // The next call begins another: the server may have been started anew.
+                remote.session = None;
+            }
+            called.map_err(Broken::into_error)
+        })
+    }
+
+    /// Does something after the pause that the last failure asks for.
+    fn waiting<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, FeedError>) -> Result<T, FeedError> {
+        if let Some(rest) = self.pause.left() {
+            self.runtime.block_on(async {
+                tokio::select! {
+                    () = self.stop.cancelled() => {}
+                    () = tokio::time::sleep(rest) => {}
+                }
+            });
+        }
+        if self.stop.is_cancelled() {
+            return Err(stopped());
+        }
+        let done = act(self);
+        match &done {
+            Err(FeedError::Later(_)) => self.pause.longer(),
+            _ => self.pause = Pause::default(),
+        }
+        done
+    }
+
+    /// Opens a session if none is open, and says in it who is there: a server that was started anew may not know.
+    fn session(&mut self) -> Result<(), FeedError> {
+        if self.session.as_ref().is_some_and(|session| !session.is_closed()) {
+            return Ok(());
+        }
+        let opening = async {
+            let session = self.door.open().await?;
+            match introduce(&session, &self.pusher).await {
+                Ok(()) => Ok(session),
+                Err(error) => {
+                    close(session).await;
+                    Err(error)
+                }
+            }
+        };
+        let opened = self.runtime.block_on(async {
+            tokio::select! {
+                () = self.stop.cancelled() => Err(Broken::Stopped),
+                opened = self.door.limited(ANSWER, opening) => opened,
+            }
+        });
+        self.session = Some(opened.map_err(Broken::into_error)?);
+        self.seen = None;
+        Ok(())
+    }
+}
+
+impl Feed for Remote {
+    fn pending(&mut self, wait: Duration) -> Result<Pending, FeedError> {
+        let wait = wait.min(WAIT).min(self.pusher.refresh);
+        let mut arguments = object(json!({
+            "agentId": self.pusher.seat,
+            "holder": self.pusher.holder,
+            "includeRoom": self.pusher.include_room,
+            "waitMs": u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+        }));
+        if let Some(seen) = &self.seen {
+            arguments.insert("seen".to_owned(), seen.clone());
+        }
+        let mut answer = self.call("pending_messages", arguments, wait + ANSWER)?;
+        let seen = answer.remove("seen");
+        let pending: Pending = serde_json::from_value(Value::Object(answer)).map_err(|_| {
+            FeedError::Later("the bus's answer cannot be read; its build may be another".to_owned())
+        })?;
+        self.seen = seen;
+        Ok(pending)
+    }
+
+    fn ack(&mut self, source: &str, up_to: &str) -> Result<(), FeedError> {
+        let mut arguments = self.own();
+        arguments.insert("upTo".to_owned(), up_to.into());
+        let source = match source.strip_prefix('#') {
+            Some(room) => {
+                arguments.insert("room".to_owned(), room.into());
+                "room"
+            }
+            None => source,
+        };
+        arguments.insert("source".to_owned(), source.into());
+        self.call("ack_messages", arguments, ANSWER).map(drop)
+    }
+
+    fn receipt(&mut self, receipt: &Report) -> Result<(), FeedError> {
+        let (submitted, verified, door, reason) = match &receipt.outcome {
+            Outcome::Delivered { door, verified } => (true, Some(*verified), Some(*door), None),
+            Outcome::Held(hold) => (false, None, None, Some(&hold.detail)),
+            Outcome::Unknown { door, reason } => (true, Some(false), Some(*door), Some(reason)),
+        };
+        let arguments = json!({
+            "agentId": self.pusher.seat,
+            "id": receipt.id,
+            "from": receipt.from,
+            "control": receipt.control,
+            "submitted": submitted,
+            "verified": verified,
+            "door": door,
+            "reason": reason,
+            "build": self.pusher.build,
+        });
+        self.call("report_receipt", object(arguments), ANSWER).map(drop)
+    }
+
+    fn heartbeat(&mut self) -> Result<(), FeedError> {
+        let own = self.own();
+        self.call("heartbeat", own, ANSWER).map(drop)
+    }
+}
+
+/// Between two tries: longer each time, and never the same for two pushers that lost one server.
+#[derive(Default)]
+struct Pause {
+    tries: u32,
+    until: Option<Instant>,
+}
+
+impl Pause {
+    fn left(&self) -> Option<Duration> {
+        self.until?.checked_duration_since(Instant::now())
+    }
+
+    fn longer(&mut self) {
+        let (first, longest) = PAUSES;
+        let whole = first.saturating_mul(1 << self.tries.min(8)).min(longest);
+        // Half of it for sure and half by chance; without chance all of it.
+        let chance = muster_core::secret::random_hex::<1>()
+            .ok()
+            .and_then(|hex| u8::from_str_radix(&hex, 16).ok())
+            .unwrap_or(u8::MAX);
+        let pause = whole / 2 + whole.mul_f64(f64::from(chance) / 510.0);
+        self.tries = self.tries.saturating_add(1);
+        self.until = Some(Instant::now() + pause);
+    }
+}
+
+/// Why a call came to nothing.
+enum Broken {
+    /// The session is of no use any more.
+    Session(FeedError),
+    /// The bus answered in it, and said no.
+    Said {
+        /// Its word for why.
+        code: String,
+        /// What that means for the caller.
+        error: FeedError,
+    },
+    /// Nobody waits any more.
+    Stopped,
+}
+
+impl Broken {
+    fn into_error(self) -> FeedError {
+        match self {
+            Self::Session(error) | Self::Said { error, .. } => error,
+            Self::Stopped => stopped(),
+        }
+    }
+}
+
+fn stopped() -> FeedError {
+    FeedError::Later("it was asked to stop".to_owned())
+}
+
+/// The way to a server.
+struct Door {
+    url: String,
+    /// The same as a sentence may name it.
+    name: String,
+    token: Secret,
+    client: reqwest::Client,
+}
+
+impl Door {
+    fn new(url: &str, token: Secret) -> Result<Self, FeedError> {
+        let refused = || {
+            FeedError::Refused(
+                "the server must be an address like http://host:8765/mcp or https://host/mcp, without a user name in it"
+                    .to_owned(),
+            )
+        };
+        let mut parsed = reqwest::Url::parse(url).map_err(|_| refused())?;
+        let named =
+            parsed.host_str().is_some() && parsed.username().is_empty() && parsed.password().is_none();
+        if !named || !["http", "https"].contains(&parsed.scheme()) {
+            return Err(refused());
+        }
+        if parsed.path() == "/" {
+            parsed.set_path("/mcp");
+        }
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(10))
+            .tcp_keepalive(Duration::from_secs(30))
+            .redirect(reqwest::redirect::Policy::none());
+        if parsed.scheme() == "http" {
+            // Nothing is encrypted, so that no authority is needed; the system's list of them is most of a small process.
+            builder = builder.tls_certs_only([]);
+        }
+        let client = builder.build().map_err(|error| {
+            FeedError::Refused(format!("no connection can be made from here: {}", chain(&error)))
+        })?;
+        Ok(Self {
+            name: text::terminal(parsed.as_str()),
+            url: parsed.into(),
+            token,
+            client,
+        })
+    }
+
+    /// Opens a session.
+    async fn open(&self) -> Result<Session, Broken> {
+        let mut config = StreamableHttpClientTransportConfig::with_uri(self.url.as_str())
+            .auth_header(self.token.expose())
+            // A new session has to say first who is there.
+            .reinit_on_expired_session(false);
+        config.max_json_response_size = ANSWER_BYTES;
+        let transport = StreamableHttpClientTransport::with_client(self.client.clone(), config);
+        ().serve(transport)
+            .await
+            .map_err(|error| Broken::Session(self.unopened(&error)))
+    }
+
+    fn unopened(&self, error: &ClientInitializeError) -> FeedError {
+        if error.auth_challenge().is_some() {
+            return refused_token(&format!(" at {}", self.name));
+        }
+        let said = chain(error);
+        // What the server takes for the caller's mistake, it will take for one again.
+        let mistake = said
+            .split_once("HTTP 4")
+            .is_some_and(|(_, rest)| !rest.starts_with("08") && !rest.starts_with("29"));
+        let sentence = format!("the bus at {} does not open a session: {said}", self.name);
+        if mistake {
+            FeedError::Refused(sentence)
+        } else {
+            FeedError::Later(sentence)
+        }
+    }
+
+    async fn limited<T>(
+        &self,
+        time: Duration,
+        act: impl Future<Output = Result<T, Broken>>,
+    ) -> Result<T, Broken> {
+        tokio::time::timeout(time, act).await.unwrap_or_else(|_| {
+            Err(Broken::Session(FeedError::Later(format!(
+                "the bus at {} does not answer",
+                self.name
+            ))))
+        })
+    }
+}
+
+fn refused_token(name: &str) -> FeedError {
+    FeedError::Refused(format!(
+        "the bus{name} does not take this token: mint one on its machine with `muster bus token add AGENT`, and give it by AGENT_COORD_TOKEN"
+    ))
+}
+
+/// Enters the seat into the registry and publishes its marker.
+async fn introduce(session: &Session, pusher: &Pusher) -> Result<(), Broken> {
+    call(session, "register", object(json!({"agentId": pusher.seat}))).await?;
+    let marker = json!({
+        "agentId": pusher.seat,
+        "transport": "tmux-push-remote",
+        "host": pusher.host,
+        "tmuxTarget": pusher.pane,
+        "since": pusher.since,
+        "build": pusher.build,
+    });
+    call(session, "report_transport", object(marker)).await.map(drop)
+}
+
+async fn call(session: &Session, tool: &'static str, arguments: JsonObject) -> Result<JsonObject, Broken> {
+    let mut request = CallToolRequestParams::new(tool);
+    request.arguments = Some(arguments);
+    let later = |sentence| Broken::Session(FeedError::Later(sentence));
+    match session.call_tool(request).await {
+        Ok(result) => said(tool, result),
+        Err(error) if error.auth_challenge().is_some() => Err(Broken::Session(refused_token(""))),
+        Err(ServiceError::McpError(error)) if error.code == rmcp::model::ErrorCode::INVALID_PARAMS => {
+            Err(Broken::Said {
+                code: "no_tool".to_owned(),
+                error: FeedError::Refused(format!(
+                    "the bus knows no {tool} of this kind, so that its build is another than this one: {}",
+                    shown(&error.message)
+                )),
+            })
+        }
+        Err(ServiceError::McpError(error)) => Err(later(format!(
+            "{tool} broke at the bus: {}",
+            shown(&error.message)
+        ))),
+        Err(error) => Err(later(format!(
+            "the connection to the bus is lost: {}",
+            chain(&error)
+        ))),
+    }
+}
+
+/// What a tool answered.
+fn said(tool: &str, result: CallToolResult) -> Result<JsonObject, Broken> {
+    let Some(Value::Object(body)) = result.structured_content else {
+        return Err(Broken::Said {
+            code: String::new(),
+            error: FeedError::Refused(format!("what answers {tool} is not a bus of muster's")),
+        });
+    };
+    if body.get("ok") == Some(&Value::Bool(true)) {
+        return Ok(body);
+    }
+    let word = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+    let sentence = format!("the bus refuses {tool}: {}", shown(word("error")));
+    let error = match word("code") {
+        "identity_bound" | "identity_live" | "wrong_token" | "cannot_verify" | "invalid_name"
+        | "invalid_arguments" => FeedError::Refused(sentence),
+        _ => FeedError::Later(sentence),
+    };
+    Err(Broken::Said {
+        code: word("code").to_owned(),
+        error,
+    })
+}
+
+/// Ends a session in order; one that cannot be ended ends by itself.
+async fn close(mut session: Session) {
+    let _ = session.close_with_timeout(LAST_WORDS).await;
+}
+
+fn object(value: Value) -> JsonObject {
+    match value {
+        // What is not said is left out.
+        Value::Object(body) => body.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        _ => JsonObject::new(),
+    }
+}
+
+/// An error with its causes, each once; without what a person cannot use.
+fn chain(error: &dyn Error) -> String {
+    let mut said = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_said = cause.to_string();
+        if !said.contains(&cause_said) {
+            said = format!("{said}: {cause_said}");
+        }
+        source = cause.source();
+    }
+    shown(&said)
+}
+
+fn shown(said: &str) -> String {
+    text::terminal(&said.chars().take(400).collect::<String>())
+}
