@@ -124,7 +124,9 @@ fn read(folder: &Path, path: &Path) -> Option<(Session, Option<String>)> {
         start,
         id: word("sessionId").filter(|id| is_id(id))?,
         status,
-        socket: word("messagingSocketPath").filter(|_| interactive).map(PathBuf::from),
+        socket: word("messagingSocketPath")
+            .filter(|_| interactive)
+            .map(PathBuf::from),
         folder: folder.to_owned(),
     };
     Some((session, word("tmux")))
@@ -177,10 +179,16 @@ impl Session {
         Mark(places.collect())
     }
 
-    /// Whether a message with this word came into the transcript after the mark.
+    /// Whether a message with this word came into the transcript after the mark, also when the session has another id since.
     pub(crate) fn took(&self, mark: &Mark, token: &str) -> bool {
-        self.transcripts().into_iter().any(|path| {
-            let from = mark.0.iter().find(|(known, _)| *known == path).map_or(0, |(_, at)| *at);
+        let renamed = self.again().filter(|now| now.id != self.id);
+        let now = renamed.iter().flat_map(Self::transcripts);
+        self.transcripts().into_iter().chain(now).any(|path| {
+            let from = mark
+                .0
+                .iter()
+                .find(|(known, _)| *known == path)
+                .map_or(0, |(_, at)| *at);
             since(&path, from).is_some_and(|text| text.lines().any(|line| is_message(line, token)))
         })
     }
@@ -220,21 +228,24 @@ impl Session {
         if !folder.is_dir() || folder.uid() != mine || folder.mode() & 0o022 != 0 {
             return Err("others may write where the session's socket lies".to_owned());
         }
-        let stream = UnixStream::connect(path).map_err(|error| format!("the session's socket refuses: {error}"))?;
-        let peer = getsockopt(&stream, PeerCredentials)
-            .map_err(|error| format!("the system does not say who listens at the session's socket: {error}"))?;
+        let stream =
+            UnixStream::connect(path).map_err(|error| format!("the session's socket refuses: {error}"))?;
+        let peer = getsockopt(&stream, PeerCredentials).map_err(|error| {
+            format!("the system does not say who listens at the session's socket: {error}")
+        })?;
         let pid = u32::try_from(peer.pid()).unwrap_or(0);
         if peer.uid() != mine || pid != self.pid {
-            return Err(format!("process {pid} listens at the session's socket, which is not the session"));
+            return Err(format!(
+                "process {pid} listens at the session's socket, which is not the session"
+            ));
         }
-        let bound = stream
+        stream
             .set_write_timeout(Some(Duration::from_secs(5)))
-            .and_then(|()| stream.set_read_timeout(Some(Duration::from_millis(200))));
-        bound.map_err(|error| format!("the session's socket cannot be bounded: {error}"))?;
+            .map_err(|error| format!("the session's socket cannot be bounded: {error}"))?;
         Ok(stream)
     }
 
-    /// Sends one message.
+    /// Sends one message. The stream is to be kept open until it is seen to be taken.
     ///
     /// # Errors
     /// The system's words. Something may have been sent.
@@ -244,12 +255,7 @@ impl Session {
             "session_id": self.id,
             "message": {"role": "user", "content": text},
         });
-        stream.write_all(format!("{frame}\n").as_bytes())?;
-        stream.flush()?;
-        // Closing at once could overtake the reader; its end of the line, or a moment, is enough.
-        let _ = stream.shutdown(std::net::Shutdown::Write);
-        let _ = stream.read(&mut [0; 1024]);
-        Ok(())
+        stream.write_all(format!("{frame}\n").as_bytes())
     }
 }
 
@@ -279,9 +285,13 @@ fn is_message(line: &str, token: &str) -> bool {
             let content = record.pointer("/message/content");
             let parts = content.and_then(Value::as_array);
             let said = |part: &Value| {
-                part.get("text").and_then(Value::as_str).is_some_and(|text| text.contains(token))
+                part.get("text")
+                    .and_then(Value::as_str)
+                    .is_some_and(|text| text.contains(token))
             };
-            content.and_then(Value::as_str).is_some_and(|text| text.contains(token))
+            content
+                .and_then(Value::as_str)
+                .is_some_and(|text| text.contains(token))
                 || parts.is_some_and(|parts| parts.iter().any(said))
         }
         Some("queue-operation") => {

@@ -129,7 +129,14 @@ impl Input {
     pub fn shows(&self, text: &str) -> bool {
         let ink = |text: &str| -> String { text.chars().filter(char::is_ascii_graphic).collect() };
         let (seen, whole) = (ink(&self.text()), ink(text));
-        let end: String = whole.chars().rev().take(TAIL).collect::<Vec<_>>().into_iter().rev().collect();
+        let end: String = whole
+            .chars()
+            .rev()
+            .take(TAIL)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect();
         self.holds(text) || (!end.is_empty() && seen.contains(&end)) || seen.contains("[Pasted")
     }
 
@@ -175,7 +182,9 @@ const FOOTER: usize = 12;
 /// Finds what a screen is. `cursor` is the terminal's cursor, column and row from 0, where it is known: an input box is open only if it stands in it.
 pub fn look(screen: &Screen, cursor: Option<(usize, usize)>) -> Look {
     let rows = &screen.rows;
-    let found = claude_code(rows).or_else(|| codex(rows)).or_else(|| gemini(rows));
+    let found = claude_code(rows)
+        .or_else(|| codex(rows, cursor))
+        .or_else(|| gemini(rows));
     if let Some(input) = found {
         let inside = cursor.is_none_or(|(_, row)| (input.top..input.top + input.rows.len()).contains(&row));
         let below = rows.iter().skip(input.top + input.rows.len());
@@ -239,7 +248,10 @@ fn rule(row: &Row, whole: bool) -> bool {
     let text = row.text();
     let lines = text.chars().filter(|char| *char == '─').count();
     let all = text.chars().count();
-    lines >= 10 && text.starts_with("──") && text.ends_with('─') && (lines == all || (!whole && lines * 2 > all))
+    lines >= 10
+        && text.starts_with("──")
+        && text.ends_with('─')
+        && (lines == all || (!whole && lines * 2 > all))
 }
 
 fn behind(row: &Row, prompt: usize) -> Vec<Cell> {
@@ -261,14 +273,24 @@ fn between(rows: &[Row], from: usize, to: usize) -> &[Row] {
 /// The choice marked in a list that ends right above the row `top`.
 fn chosen(rows: &[Row], top: usize) -> Option<(usize, String)> {
     let from = top.saturating_sub(16);
-    between(rows, from, top).iter().enumerate().rev().find_map(|(at, row)| {
-        let text = row.text();
-        // What was said before stands on a ground of its own.
-        let said = row.cells.first().is_some_and(|cell| cell.style.paper != Ink::Plain);
-        let rest = text.trim_start().strip_prefix(['❯', '›'])?.strip_prefix(' ')?;
-        let command = rest.split_whitespace().next().filter(|word| word.starts_with('/'))?;
-        (!said).then(|| (from + at, command.to_owned()))
-    })
+    between(rows, from, top)
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(at, row)| {
+            let text = row.text();
+            // What was said before stands on a ground of its own.
+            let said = row
+                .cells
+                .first()
+                .is_some_and(|cell| cell.style.paper != Ink::Plain);
+            let rest = text.trim_start().strip_prefix(['❯', '›'])?.strip_prefix(' ')?;
+            let command = rest
+                .split_whitespace()
+                .next()
+                .filter(|word| word.starts_with('/'))?;
+            (!said).then(|| (from + at, command.to_owned()))
+        })
 }
 
 fn input(program: Program, rows: &[Row], span: (usize, usize), prompt: usize) -> Input {
@@ -284,18 +306,55 @@ fn input(program: Program, rows: &[Row], span: (usize, usize), prompt: usize) ->
     }
 }
 
+/// Claude Code draws the same box in other places, such as its list of sessions. Only where a message is taken do these words stand below it.
+fn is_footer_of_input(rows: &[Row]) -> bool {
+    let of_input = [
+        "manual mode on",
+        "plan mode on",
+        "auto mode on",
+        "accept edits on",
+        "bypass permissions on",
+        "esc to interrupt",
+        "paste again to expand",
+    ];
+    let of_list = [
+        "enter to ",
+        "space to ",
+        "esc to cancel",
+        "esc to close",
+        "esc to exit",
+        "esc to go back",
+    ];
+    let has = |words: &[&str]| words.iter().any(|words| says(rows, words));
+    let own = rows.iter().any(|row| {
+        let text = row.text();
+        text.trim() == "! for shell mode" || text.trim_start().starts_with("? for shortcuts")
+    });
+    (own || has(&of_input)) && !has(&of_list)
+}
+
 /// `❯` or `!` and a no-break space, between two lines across the screen; further rows are indented by two.
 fn claude_code(rows: &[Row]) -> Option<Input> {
     let bottom = rows.iter().rposition(|row| rule(row, true))?;
     let above = between(rows, 0, bottom);
-    let top = above.iter().rposition(|row| starts(row, &['❯', '!'], '\u{a0}').is_some())?;
+    let top = above
+        .iter()
+        .rposition(|row| starts(row, &['❯', '!'], '\u{a0}').is_some())?;
     let roof = top.checked_sub(1).and_then(|at| rows.get(at))?;
-    let indented = between(rows, top + 1, bottom).iter().all(|row| is_indented(row, 2));
+    let indented = between(rows, top + 1, bottom)
+        .iter()
+        .all(|row| is_indented(row, 2));
     if !indented || !rule(roof, false) {
         return None;
     }
+    if !is_footer_of_input(between(rows, bottom + 1, rows.len())) {
+        return None;
+    }
     let mut found = input(Program::ClaudeCode, rows, (top, bottom), 2);
-    found.shell = rows.get(top).and_then(|row| starts(row, &['!'], '\u{a0}')).is_some();
+    found.shell = rows
+        .get(top)
+        .and_then(|row| starts(row, &['!'], '\u{a0}'))
+        .is_some();
     // The line that turns while it works stands right above the box, with hints below it.
     let turning = between(rows, top.saturating_sub(5), top).iter().any(|row| {
         let text = row.text();
@@ -306,28 +365,29 @@ fn claude_code(rows: &[Row]) -> Option<Input> {
     Some(found)
 }
 
-/// A bold `›` at the left, further rows indented by two, a blank row and a short footer.
-fn codex(rows: &[Row]) -> Option<Input> {
+/// A bold `›` at the left, further rows indented by two, a blank row and a short footer, if any.
+fn codex(rows: &[Row], cursor: Option<(usize, usize)>) -> Option<Input> {
     let top = rows.iter().rposition(|row| {
         let style = row.cells.first().map(|cell| cell.style);
         starts(row, &['›', '!'], ' ').is_some()
-            && style.is_some_and(|style| {
-                style.bold && !style.dim && !style.reverse && style.paper == Ink::Plain
-            })
+            && style
+                .is_some_and(|style| style.bold && !style.dim && !style.reverse && style.paper == Ink::Plain)
     })?;
-    let length = between(rows, top + 1, rows.len())
+    // A message of several paragraphs has blank rows, too; it goes on at least to the cursor.
+    let from = cursor.map_or(top, |(_, row)| row.max(top)) + 1;
+    let after = between(rows, from, rows.len());
+    let bottom = from + after.iter().position(Row::is_blank).unwrap_or(after.len());
+    let footer = between(rows, bottom, rows.len())
         .iter()
-        .position(|row| row.is_blank())?;
-    // A message of several paragraphs has blank rows, too; the footer is what follows the last one.
-    let mut bottom = top + 1 + length;
-    let footer = |from: usize| between(rows, from + 1, rows.len());
-    while footer(bottom).iter().filter(|row| !row.is_blank()).count() > 3 {
-        let next = footer(bottom).iter().position(|row| row.is_blank())?;
-        bottom += 1 + next;
-    }
-    let shown: Vec<&Row> = footer(bottom).iter().filter(|row| !row.is_blank()).collect();
-    let indented = between(rows, top + 1, bottom).iter().all(|row| is_indented(row, 2));
-    if !indented || shown.is_empty() || !shown.iter().all(|row| is_indented(row, 2)) {
+        .filter(|row| !row.is_blank());
+    let indented = |row: &Row| is_indented(row, 2);
+    // The footer goes when there is a draft.
+    let idle = between(rows, top, bottom).iter().all(|row| {
+        let cells = row.cells.iter().skip(2);
+        cells.into_iter().all(|cell| cell.is_blank() || cell.style.dim)
+    });
+    let fits = footer.clone().all(indented) && footer.clone().count() <= 3 && (!idle || footer.count() > 0);
+    if !between(rows, top + 1, bottom).iter().all(indented) || !fits {
         return None;
     }
     let mut found = input(Program::Codex, rows, (top, bottom), 2);
@@ -346,7 +406,9 @@ fn gemini(rows: &[Row]) -> Option<Input> {
     };
     let top = rows.iter().rposition(|row| {
         let mut cells = row.cells.iter().skip(1).map(|cell| cell.char);
-        grounded(row) && cells.next().is_some_and(|char| matches!(char, '>' | '!' | '*')) && cells.next() == Some(' ')
+        grounded(row)
+            && cells.next().is_some_and(|char| matches!(char, '>' | '!' | '*'))
+            && cells.next() == Some(' ')
     })?;
     let roof = between(rows, top.saturating_sub(4), top);
     if !roof.iter().any(|row| rule(row, true)) {

@@ -174,9 +174,11 @@ pub fn quoted(raw: &str) -> String {
 }
 
 fn quoted_rows(input: &Input) -> String {
-    let first = input.raw.iter().zip(&input.rows).find(|(_, cells)| {
-        cells.iter().any(|cell| !cell.is_blank())
-    });
+    let first = input
+        .raw
+        .iter()
+        .zip(&input.rows)
+        .find(|(_, cells)| cells.iter().any(|cell| !cell.is_blank()));
     first
         .or_else(|| input.raw.iter().zip(&input.rows).next())
         .map_or_else(String::new, |(raw, _)| quoted(raw))

@@ -81,8 +81,8 @@ pub(crate) fn words(pid: u32) -> Vec<String> {
 
 /// Programs that run what is typed.
 const SHELLS: [&str; 22] = [
-    "ash", "bash", "busybox", "csh", "dash", "elvish", "es", "fish", "ksh", "ksh93", "login", "mksh", "nu", "oksh",
-    "osh", "pwsh", "rbash", "rc", "sh", "tcsh", "xonsh", "zsh",
+    "ash", "bash", "busybox", "csh", "dash", "elvish", "es", "fish", "ksh", "ksh93", "login", "mksh", "nu",
+    "oksh", "osh", "pwsh", "rbash", "rc", "sh", "tcsh", "xonsh", "zsh",
 ];
 
 /// The name of the shell that a process is, if it is one: by what it is called, what it was started as, or which file it runs.

@@ -164,7 +164,9 @@ impl Ghost {
         let numbers = text.trim();
         let plain = !numbers.is_empty()
             && numbers.len() <= 64
-            && numbers.bytes().all(|b| b.is_ascii_digit() || matches!(b, b';' | b':'));
+            && numbers
+                .bytes()
+                .all(|b| b.is_ascii_digit() || matches!(b, b';' | b':'));
         let mut style = Style::default();
         if plain {
             style.apply(numbers);

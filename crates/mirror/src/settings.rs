@@ -23,6 +23,8 @@ pub struct Settings {
     pub pause: Duration,
     /// How long an agent must look idle before it counts as idle: between two calls of a tool it looks so for a moment.
     pub steady: Duration,
+    /// How long what was typed must stand in the input before Enter: right after a paste some programs take Enter for a part of it.
+    pub settle: Duration,
     /// How long what was typed may take to show before Enter is given up.
     pub second_look: Duration,
     /// How long is waited to see that it was taken.
@@ -37,6 +39,7 @@ impl Default for Settings {
             sockets: true,
             pause: Duration::from_secs(3),
             steady: Duration::from_millis(300),
+            settle: Duration::from_millis(250),
             second_look: Duration::from_secs(5),
             patience: Duration::from_secs(6),
         }

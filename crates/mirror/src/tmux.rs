@@ -13,7 +13,7 @@ use muster_core::text;
 
 use crate::guard::Pane;
 use crate::process;
-use crate::screen::Screen;
+use crate::screen::{Row, Screen};
 
 /// How long one call may take. The server answers within milliseconds or hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -79,6 +79,8 @@ pub(crate) struct Look {
     pub(crate) server: ServerId,
     /// The pane's first process.
     pub(crate) pane_pid: u32,
+    /// What tmux calls the program in front. Its name means nothing; that it is still the same does.
+    pub(crate) command: String,
     pub(crate) pane: Pane,
     pub(crate) screen: Screen,
 }
@@ -153,8 +155,14 @@ impl Tmux {
             std::thread::spawn(move || stdin.write_all(&input));
         }
         for (which, stream) in [
-            child.stdout.take().map(|out| Box::new(out) as Box<dyn std::io::Read + Send>),
-            child.stderr.take().map(|err| Box::new(err) as Box<dyn std::io::Read + Send>),
+            child
+                .stdout
+                .take()
+                .map(|out| Box::new(out) as Box<dyn std::io::Read + Send>),
+            child
+                .stderr
+                .take()
+                .map(|err| Box::new(err) as Box<dyn std::io::Read + Send>),
         ]
         .into_iter()
         .enumerate()
@@ -213,8 +221,9 @@ impl Tmux {
         let first = out.split('\n').next().unwrap_or_default();
         // For a pane that is gone tmux fills the format with nothing and complains only at the capture.
         if good && first.starts_with(&format!("{pane}|")) {
-            read_look(pane, &out)
-                .ok_or_else(|| Failure::Fault(format!("tmux answered what muster cannot read: {}", shown(first))))
+            read_look(pane, &out).ok_or_else(|| {
+                Failure::Fault(format!("tmux answered what muster cannot read: {}", shown(first)))
+            })
         } else if out.starts_with('|') {
             Err(Failure::NoPane)
         } else {
@@ -224,7 +233,14 @@ impl Tmux {
 
     /// Whether a pane is there, and in which server.
     pub(crate) fn find(&self, pane: PaneId) -> Result<ServerId, Failure> {
-        let words = ["display-message", "-p", "-t", &pane.to_string(), "#{pane_id}|#{pid}"].map(str::to_owned);
+        let words = [
+            "display-message",
+            "-p",
+            "-t",
+            &pane.to_string(),
+            "#{pane_id}|#{pid}",
+        ]
+        .map(str::to_owned);
         let out = self.run(&words, &[])?;
         let (id, pid) = out.trim().split_once('|').unwrap_or_default();
         if id != pane.to_string() {
@@ -262,7 +278,10 @@ impl Tmux {
     pub(crate) fn load(&self, text: &str) -> Result<String, Failure> {
         let pid = std::process::id();
         let start = process::stat(pid).map_or(0, |stat| stat.start);
-        let name = format!("{BUFFER}{pid}-{start}-{}", self.buffers.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "{BUFFER}{pid}-{start}-{}",
+            self.buffers.fetch_add(1, Ordering::Relaxed)
+        );
         let words = ["load-buffer", "-b", &name, "-"].map(str::to_owned);
         self.run(&words, text.as_bytes())?;
         Ok(name)
@@ -306,13 +325,28 @@ impl Tmux {
 /// What must still hold in the very step in which something is typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Still {
-    pub(crate) server: u32,
-    pub(crate) pane_pid: u32,
+    server: u32,
+    pane_pid: u32,
+    command: String,
+    /// The program must have asked for bracketed paste, as far as the server can tell.
+    pub(crate) bracketed: bool,
     /// Rows of the screen, each from end to end, wherever they stand.
-    pub(crate) rows: Vec<String>,
+    rows: Vec<String>,
 }
 
 impl Still {
+    /// The pane as it was seen, with the rows of its screen at these places.
+    pub(crate) fn of(look: &Look, rows: &[usize]) -> Self {
+        let row = |at: &usize| look.screen.rows.get(*at).map(Row::text).unwrap_or_default();
+        Self {
+            server: look.server.pid,
+            pane_pid: look.pane_pid,
+            command: look.command.clone(),
+            bracketed: false,
+            rows: rows.iter().map(row).collect(),
+        }
+    }
+
     fn format(&self) -> String {
         let mut tests: Vec<String> = [
             ("pid", self.server.to_string()),
@@ -324,6 +358,15 @@ impl Still {
         ]
         .map(|(name, value)| format!("#{{==:#{{{name}}},{value}}}"))
         .into();
+        // tmux asks the kernel for the program in front each time: a shell that has just come back has another name.
+        tests.push(format!(
+            "#{{m/r:^{}$,#{{pane_current_command}}}}",
+            pattern(&self.command)
+        ));
+        // Without bracketed paste each line would be sent by itself. Servers before 3.6 do not say whether it is on.
+        if self.bracketed {
+            tests.push("#{!=:#{bracket_paste_flag},0}".to_owned());
+        }
         for row in &self.rows {
             tests.push(format!("#{{!=:#{{C/r:^{}$}},0}}", pattern(row)));
         }
@@ -338,17 +381,23 @@ impl Still {
 /// A row as a regular expression in a format: what means something in either stands for any character.
 fn pattern(row: &str) -> String {
     row.chars()
-        .map(|char| if char.is_ascii() && !char.is_ascii_alphanumeric() && char != ' ' { '.' } else { char })
+        .map(|char| {
+            if char.is_ascii() && !char.is_ascii_alphanumeric() && char != ' ' {
+                '.'
+            } else {
+                char
+            }
+        })
         .collect()
 }
 
-const FACTS: &str = "#{pane_id}|#{pid}|#{pane_pid}|#{pane_dead}|#{pane_in_mode}|#{pane_input_off}|#{pane_synchronized}|#{cursor_x}|#{cursor_y}|%s";
+const FACTS: &str = "#{pane_id}|#{pid}|#{pane_pid}|#{pane_dead}|#{pane_in_mode}|#{pane_input_off}|#{pane_synchronized}|#{cursor_x}|#{cursor_y}|%s|#{pane_current_command}";
 const SCREEN: &str = "muster: the screen follows";
 
 fn read_look(pane: PaneId, out: &str) -> Option<Look> {
     let (head, screen) = out.split_once(&format!("{SCREEN}\n"))?;
     let mut lines = head.lines();
-    let facts: Vec<&str> = lines.next()?.split('|').collect();
+    let facts: Vec<&str> = lines.next()?.splitn(11, '|').collect();
     let number = |at: usize| facts.get(at)?.parse::<u64>().ok();
     let flag = |at: usize| number(at).map(|value| value != 0);
     let small = |at: usize| u32::try_from(number(at)?).ok();
@@ -364,14 +413,24 @@ fn read_look(pane: PaneId, out: &str) -> Option<Look> {
     Some(Look {
         server,
         pane_pid,
+        command: (*facts.get(10)?).to_owned(),
         pane: Pane {
             dead,
             in_mode: flag(4)?,
             input_off: flag(5)?,
             synchronized: flag(6)?,
-            shell: if dead { None } else { process::shell_in_front(pane_pid) },
-            typed: typed.max().map(|last| Duration::from_secs(now.saturating_sub(last))),
-            cursor: Some((usize::try_from(number(7)?).ok()?, usize::try_from(number(8)?).ok()?)),
+            shell: if dead {
+                None
+            } else {
+                process::shell_in_front(pane_pid)
+            },
+            typed: typed
+                .max()
+                .map(|last| Duration::from_secs(now.saturating_sub(last))),
+            cursor: Some((
+                usize::try_from(number(7)?).ok()?,
+                usize::try_from(number(8)?).ok()?,
+            )),
         },
         screen: Screen::parse(screen.as_bytes()),
     })
@@ -453,7 +512,12 @@ fn slow(mut child: Child) -> Failure {
 
 fn refused(said: &str) -> Failure {
     let said = said.trim();
-    let none = ["no server running", "error connecting to", "server exited", "lost server"];
+    let none = [
+        "no server running",
+        "error connecting to",
+        "server exited",
+        "lost server",
+    ];
     if none.iter().any(|words| said.contains(words)) && !said.contains("Permission denied") {
         Failure::NoServer(shown(said))
     } else if said.starts_with("can't find pane") {

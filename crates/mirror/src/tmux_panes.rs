@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use muster_bus::push::{ControlCommand, Delivery, Door, Hold, Outcome, Probe, Screen as Shown, Transport, Why};
+use muster_bus::push::{
+    ControlCommand, Delivery, Door, Hold, Outcome, Probe, Screen as Shown, Transport, Why,
+};
 use muster_bus::transports::TransportKind;
 use muster_core::text;
 
@@ -17,6 +19,8 @@ use crate::tmux::{Failure, Known, Look, PaneId, Server, ServerId, Still, Tmux};
 
 /// Between two looks.
 const TICK: Duration = Duration::from_millis(60);
+/// So many characters of the end of a text are looked for where it was taken.
+const TAIL: usize = 48;
 /// How long a list of commands may take to open under a typed command.
 const MENU: Duration = Duration::from_millis(700);
 
@@ -36,12 +40,12 @@ struct Open {
     input: Input,
 }
 
-/// What is typed, and what of it is looked for.
+/// What is typed, and the word by which it is found where it was taken.
 struct Typed<'a> {
     door: Door,
     text: &'a str,
     command: Option<ControlCommand>,
-    token: Option<&'a str>,
+    token: String,
 }
 
 impl TmuxPanes {
@@ -93,10 +97,18 @@ impl TmuxPanes {
     fn attempt(&self, target: &str, what: &Delivery) -> Result<Outcome, Hold> {
         let pane = PaneId::parse(target).ok_or_else(|| {
             let shown = text::terminal(&target.chars().take(64).collect::<String>());
-            hold(Why::PaneGone, format!("'{shown}' is not the number of a tmux pane, as %7"))
+            hold(
+                Why::PaneGone,
+                format!("'{shown}' is not the number of a tmux pane, as %7"),
+            )
         })?;
         let server = self.server(pane)?;
-        let name = format!("{}-{}-{}", server.pid, server.start, pane.to_string().trim_start_matches('%'));
+        let name = format!(
+            "{}-{}-{}",
+            server.pid,
+            server.start,
+            pane.to_string().trim_start_matches('%')
+        );
         let _one_hand = pane_lock::take(&name).map_err(|why| hold(Why::Unavailable, why))?;
         let typed = match what {
             Delivery::Text { text, token } => {
@@ -107,14 +119,14 @@ impl TmuxPanes {
                     door: Door::Paste,
                     text: text.as_str(),
                     command: None,
-                    token: Some(token),
+                    token: token.clone(),
                 }
             }
             Delivery::Command(command) => Typed {
                 door: Door::Keys,
                 text: command.as_str(),
                 command: Some(*command),
-                token: None,
+                token: format!("<command-name>{command}</command-name>"),
             },
         };
         self.by_typing(pane, &typed)
@@ -174,7 +186,11 @@ impl TmuxPanes {
             return Ok(None);
         };
         let number = (session.pid, session.start);
-        let is_deaf = self.deaf.lock().unwrap_or_else(PoisonError::into_inner).contains(&number);
+        let is_deaf = self
+            .deaf
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&number);
         if look.pane.dead || is_deaf || session.socket.is_none() || session.holds_messages() {
             return Ok(None);
         }
@@ -210,9 +226,15 @@ impl TmuxPanes {
             }
             std::thread::sleep(TICK);
         }
-        self.deaf.lock().unwrap_or_else(PoisonError::into_inner).insert(number);
+        self.deaf
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(number);
         let reason = "the session's socket took the text, and it did not appear in the session's transcript; the next one is pasted";
-        Ok(Some(Outcome::Unknown { door, reason: reason.to_owned() }))
+        Ok(Some(Outcome::Unknown {
+            door,
+            reason: reason.to_owned(),
+        }))
     }
 
     fn by_typing(&self, pane: PaneId, typed: &Typed<'_>) -> Result<Outcome, Hold> {
@@ -225,29 +247,48 @@ impl TmuxPanes {
         let session = self.session(pane, &open.look);
         let mark = session.as_ref().map(Session::mark);
         if let Some(reason) = self.put(pane, &open, typed)? {
-            return Ok(Outcome::Unknown { door: typed.door, reason });
+            return Ok(Outcome::Unknown {
+                door: typed.door,
+                reason,
+            });
         }
-        if let Err(reason) = self.submit(pane, &open.look, typed) {
-            return Ok(Outcome::Unknown { door: typed.door, reason });
-        }
-        let took = || {
-            let proof = session.as_ref().zip(mark.as_ref()).zip(typed.token);
-            proof.is_some_and(|((session, mark), token)| session.took(mark, token))
+        let shown = match self.submit(pane, &open.look, typed) {
+            Ok(shown) => shown,
+            Err(reason) => {
+                return Ok(Outcome::Unknown {
+                    door: typed.door,
+                    reason,
+                });
+            }
         };
-        Ok(self.taken(pane, typed, took))
+        // The session wrote down what it was told. A command that takes long is written down only at its end.
+        let took = || {
+            session
+                .as_ref()
+                .zip(mark.as_ref())
+                .is_some_and(|(session, mark)| {
+                    let busy = || {
+                        session
+                            .again()
+                            .is_some_and(|now| now.status == guard::Status::Busy)
+                    };
+                    session.took(mark, &typed.token) || (typed.command.is_some() && busy())
+                })
+        };
+        Ok(self.taken(pane, &open, typed, &shown, took))
     }
 
     /// Puts the text into the input. `Some` is the reason for which it is not known whether it is there.
     fn put(&self, pane: PaneId, open: &Open, typed: &Typed<'_>) -> Result<Option<String>, Hold> {
-        let still = Still {
-            server: open.look.server.pid,
-            pane_pid: open.look.pane_pid,
-            rows: vec![row(&open.look, open.input.top)],
-        };
+        let mut still = Still::of(&open.look, &[open.input.top]);
+        still.bracketed = typed.door == Door::Paste;
         let (buffer, command) = if typed.door == Door::Keys {
             (None, format!("send-keys -t {pane} -l {}", typed.text))
         } else {
-            let buffer = self.tmux.load(typed.text).map_err(|failure| unreached(&failure))?;
+            let buffer = self
+                .tmux
+                .load(typed.text)
+                .map_err(|failure| unreached(&failure))?;
             let command = format!("paste-buffer -p -d -b {buffer} -t {pane}");
             (Some(buffer), command)
         };
@@ -263,39 +304,51 @@ impl TmuxPanes {
                 let words = "the screen changed at the moment of typing, so nothing was typed";
                 Err(hold(Why::UnknownScreen, words.to_owned()))
             }
-            Err(failure) => Ok(Some(format!("whether the text was typed is not known: {failure}"))),
+            Err(failure) => Ok(Some(format!(
+                "whether the text was typed is not known: {failure}"
+            ))),
         }
     }
 
-    /// Looks again and presses Enter once, on exactly what was put there.
-    fn submit(&self, pane: PaneId, first: &Look, typed: &Typed<'_>) -> Result<(), String> {
+    /// Looks again and presses Enter once, on exactly what was put there. Answers how the input showed it.
+    fn submit(&self, pane: PaneId, first: &Look, typed: &Typed<'_>) -> Result<String, String> {
         let begun = Instant::now();
         let mut why = "it did not show in the input".to_owned();
+        let mut stands_since = None;
         while begun.elapsed() < self.settings.second_look {
             match self.second(pane, first, typed, begun) {
-                Ok(rows) => {
-                    let still = Still {
-                        server: first.server.pid,
-                        pane_pid: first.pane_pid,
-                        rows,
-                    };
-                    match self.tmux.act(pane, &still, &format!("send-keys -t {pane} -H 0d")) {
-                        Ok(true) => return Ok(()),
-                        Ok(false) => "the screen changed before Enter".clone_into(&mut why),
-                        Err(failure) => {
-                            return Err(format!("the text was typed, and whether Enter was pressed is not known: {failure}"));
+                Ok((still, shown)) => {
+                    let since = *stands_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.settings.settle {
+                        match self.tmux.act(pane, &still, &format!("send-keys -t {pane} -H 0d")) {
+                            Ok(true) => return Ok(shown),
+                            Ok(false) => "the screen changed before Enter".clone_into(&mut why),
+                            Err(failure) => {
+                                return Err(format!(
+                                    "the text was typed, and whether Enter was pressed is not known: {failure}"
+                                ));
+                            }
                         }
                     }
                 }
-                Err(reason) => why = reason,
+                Err(reason) => {
+                    stands_since = None;
+                    why = reason;
+                }
             }
             std::thread::sleep(TICK);
         }
         Err(format!("the text was typed and Enter was not pressed: {why}"))
     }
 
-    /// The rows that must be there at the moment of Enter, if the input shows exactly what was typed and nothing lies over it.
-    fn second(&self, pane: PaneId, first: &Look, typed: &Typed<'_>, begun: Instant) -> Result<Vec<String>, String> {
+    /// What must still be there at the moment of Enter, if the input shows exactly what was typed and nothing lies over it.
+    fn second(
+        &self,
+        pane: PaneId,
+        first: &Look,
+        typed: &Typed<'_>,
+        begun: Instant,
+    ) -> Result<(Still, String), String> {
         let look = self.look(pane).map_err(|hold| hold.detail)?;
         if look.pane_pid != first.pane_pid {
             return Err("another program runs in the pane now".to_owned());
@@ -311,14 +364,19 @@ impl TmuxPanes {
         };
         guard::pane(&seen).map_err(|hold| hold.detail)?;
         if let Some(guard::Status::Waiting(what)) = status {
-            return Err(format!("Claude Code waits for an answer: {}", text::terminal(what)));
+            return Err(format!(
+                "Claude Code waits for an answer: {}",
+                text::terminal(what)
+            ));
         }
         let input = match composer::look(&look.screen, look.pane.cursor) {
             composer::Look::Input(input) => input,
             composer::Look::Dialog(row) => {
                 return Err(format!("a question or a menu is open: {}", guard::quoted(&row)));
             }
-            composer::Look::Unknown => return Err("the screen shows no input box that muster knows".to_owned()),
+            composer::Look::Unknown => {
+                return Err("the screen shows no input box that muster knows".to_owned());
+            }
         };
         let whole = match typed.command {
             None => input.holds(typed.text),
@@ -326,25 +384,43 @@ impl TmuxPanes {
         };
         if !whole {
             let shown = input.raw.iter().map(|raw| guard::quoted(raw)).next_back();
-            return Err(format!("the input shows something else: {}", shown.unwrap_or_default()));
+            return Err(format!(
+                "the input shows something else: {}",
+                shown.unwrap_or_default()
+            ));
         }
-        let last = input.rows.iter().rposition(|cells| cells.iter().any(|cell| !cell.is_blank()));
-        let mut rows = vec![row(&look, input.top + last.unwrap_or(0))];
+        let last = input
+            .rows
+            .iter()
+            .rposition(|cells| cells.iter().any(|cell| !cell.is_blank()));
+        let mut rows = vec![input.top + last.unwrap_or(0)];
         if let Some(command) = typed.command {
             match &input.chosen {
                 Some((_, chosen)) if chosen != command.as_str() => {
-                    return Err(format!("the list of commands has {} chosen", text::terminal(chosen)));
+                    return Err(format!(
+                        "the list of commands has {} chosen",
+                        text::terminal(chosen)
+                    ));
                 }
-                Some((at, _)) => rows.push(row(&look, *at)),
-                None if begun.elapsed() < MENU => return Err("the list of commands has not opened".to_owned()),
+                Some((at, _)) => rows.push(*at),
+                None if begun.elapsed() < MENU => {
+                    return Err("the list of commands has not opened".to_owned());
+                }
                 None => {}
             }
         }
-        Ok(rows)
+        Ok((Still::of(&look, &rows), input.text()))
     }
 
-    /// Waits until it is seen that what was submitted was taken.
-    fn taken(&self, pane: PaneId, typed: &Typed<'_>, took: impl Fn() -> bool) -> Outcome {
+    /// Waits until it is seen that what was submitted was taken: not only that it left the input, which a person can bring about, too.
+    fn taken(
+        &self,
+        pane: PaneId,
+        open: &Open,
+        typed: &Typed<'_>,
+        shown: &str,
+        took: impl Fn() -> bool,
+    ) -> Outcome {
         let door = typed.door;
         let end = Instant::now() + self.settings.patience;
         let mut stands = false;
@@ -352,19 +428,17 @@ impl TmuxPanes {
             if took() {
                 return Outcome::Delivered { door, verified: true };
             }
-            match self.look(pane) {
+            let look = match self.look(pane) {
+                Ok(look) => look,
                 Err(hold) => {
-                    let reason = format!("Enter was pressed, and then {}", hold.detail);
+                    let reason = format!("Enter was pressed, and then: {}", hold.detail);
                     return Outcome::Unknown { door, reason };
                 }
-                Ok(look) => {
-                    if let composer::Look::Input(input) = composer::look(&look.screen, look.pane.cursor) {
-                        let empty = input.filling(&self.settings.ghost) != Filling::Draft;
-                        stands = !empty && input.shows(typed.text);
-                        if !stands {
-                            return Outcome::Delivered { door, verified: true };
-                        }
-                    }
+            };
+            if let composer::Look::Input(input) = composer::look(&look.screen, look.pane.cursor) {
+                stands = input.filling(&self.settings.ghost) == Filling::Draft && input.shows(typed.text);
+                if !stands && appeared(open, &look, &input, typed, shown) {
+                    return Outcome::Delivered { door, verified: true };
                 }
             }
             std::thread::sleep(TICK);
@@ -373,14 +447,31 @@ impl TmuxPanes {
             let reason = "Enter was pressed, and the text still stands in the input".to_owned();
             Outcome::Unknown { door, reason }
         } else {
-            Outcome::Delivered { door, verified: false }
+            Outcome::Delivered {
+                door,
+                verified: false,
+            }
         }
     }
 }
 
-/// A row of the screen as it must still be when something is typed.
-fn row(look: &Look, at: usize) -> String {
-    look.screen.rows.get(at).map(|row| row.text()).unwrap_or_default()
+/// Whether what was submitted stands above the input now, where the program shows what it was told: a text by its word, by its end or by what
+/// stood for it in the input, a command by the change it brought.
+fn appeared(open: &Open, look: &Look, input: &Input, typed: &Typed<'_>, shown: &str) -> bool {
+    let close = |text: &str| -> String { text.chars().filter(|char| !char.is_whitespace()).collect() };
+    let above = |look: &Look, top: usize| -> String {
+        let rows = look.screen.rows.iter().take(top);
+        rows.map(|row| close(&row.text())).collect()
+    };
+    let (before, now) = (above(&open.look, open.input.top), above(look, input.top));
+    if typed.command.is_some() {
+        return input.chosen.is_none() && before != now;
+    }
+    let whole = close(typed.text);
+    let begins = whole.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
+    let end = whole.get(begins..).unwrap_or_default();
+    let more = |words: &str| !words.is_empty() && now.matches(words).count() > before.matches(words).count();
+    more(&close(&typed.token)) || more(end) || (shown.starts_with('[') && more(&close(shown)))
 }
 
 /// Whether a program has a command at all: one that has not would take it for a message.
@@ -444,9 +535,19 @@ impl Transport for TmuxPanes {
     fn read(&self, target: &str, lines: usize, colors: bool) -> Result<Shown, String> {
         let pane = PaneId::parse(target).ok_or("that is not the number of a tmux pane, as %7")?;
         self.server(pane).map_err(|hold| hold.detail)?;
-        let screen = self.tmux.rows(pane, lines).map_err(|failure| failure.to_string())?;
-        let end = screen.rows.iter().rposition(|row| !row.is_blank()).map_or(0, |at| at + 1);
-        let newest = screen.rows.get(end.saturating_sub(lines)..end).unwrap_or_default();
+        let screen = self
+            .tmux
+            .rows(pane, lines)
+            .map_err(|failure| failure.to_string())?;
+        let end = screen
+            .rows
+            .iter()
+            .rposition(|row| !row.is_blank())
+            .map_or(0, |at| at + 1);
+        let newest = screen
+            .rows
+            .get(end.saturating_sub(lines)..end)
+            .unwrap_or_default();
         let mut text = String::new();
         for (at, row) in newest.iter().enumerate() {
             if !colors {
@@ -459,7 +560,10 @@ impl Transport for TmuxPanes {
             }
             text.push('\n');
         }
-        Ok(Shown { text, truncated: false })
+        Ok(Shown {
+            text,
+            truncated: false,
+        })
     }
 
     fn deliver(&self, target: &str, what: &Delivery) -> Outcome {

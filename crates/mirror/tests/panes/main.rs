@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod claims;
+mod complaints;
 mod heavy;
 mod program;
 mod reading;

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use nix::sys::termios::{self, SetArg};
+use nix::sys::signal::{Signal, raise};
+use nix::sys::termios::{self, SetArg, Termios};
 use serde_json::{Value, json};
 
 use crate::support::{Tmux, lines, part, wait};
@@ -47,8 +48,39 @@ impl Agent {
             .collect();
         let pane = tmux.start(name, &[(ROLE, &folder.display().to_string())], &words);
         let agent = Self { pane, folder };
-        wait("the agent's input", || tmux.screen(&agent.pane).contains("manual mode"));
+        wait("the agent's input", || {
+            tmux.screen(&agent.pane).contains("manual mode")
+        });
         agent
+    }
+
+    /// Starts one from an interactive shell that writes down what it runs.
+    pub(crate) fn below_a_shell(tmux: &Tmux, name: &str) -> Self {
+        let folder = tmux.path(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let words = part("program::an_agent_of_these_tests_plays_its_part").join("' '");
+        let (settings, folder_name) = (folder.join("bashrc"), folder.display().to_string());
+        let text = format!(
+            "play() {{ {ROLE}='{folder_name}' '{words}' > /dev/null; }}\ntrap 'printf \"%s\\n\" \"$BASH_COMMAND\" >> \"{folder_name}/shell\"' DEBUG\n"
+        );
+        std::fs::write(&settings, text).unwrap();
+        let pane = tmux.start(
+            name,
+            &[],
+            &["bash", "--rcfile", &settings.display().to_string(), "-i"],
+        );
+        let agent = Self { pane, folder };
+        wait("the prompt", || !tmux.screen(&agent.pane).is_empty());
+        tmux.run(&["send-keys", "-t", &agent.pane, "play", "Enter"]);
+        wait("the agent's input", || {
+            tmux.screen(&agent.pane).contains("manual mode")
+        });
+        agent
+    }
+
+    /// What the shell below it ran since it started it.
+    pub(crate) fn in_the_shell(&self) -> Vec<String> {
+        lines(&self.folder.join("shell")).into_iter().skip(1).collect()
     }
 
     /// Tells it something and waits until it is drawn.
@@ -90,6 +122,7 @@ impl Agent {
 struct Play {
     folder: PathBuf,
     tty: File,
+    usual: Termios,
     log: File,
     bytes: File,
     input: VecDeque<u8>,
@@ -120,16 +153,19 @@ enum Event {
 
 impl Play {
     fn new(folder: &Path) -> Self {
-        let tty = OpenOptions::new().read(true).write(true).open("/dev/tty").unwrap();
-        let mut modes = termios::tcgetattr(&tty).unwrap();
-        termios::cfmakeraw(&mut modes);
-        termios::tcsetattr(&tty, SetArg::TCSANOW, &modes).unwrap();
+        let tty = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/tty")
+            .unwrap();
+        let usual = termios::tcgetattr(&tty).unwrap();
         let append = |name: &str| {
             let path = folder.join(name);
             OpenOptions::new().create(true).append(true).open(path).unwrap()
         };
         Self {
             tty,
+            usual,
             log: append("log"),
             bytes: append("bytes"),
             folder: folder.to_owned(),
@@ -149,8 +185,7 @@ impl Play {
 
     fn run(mut self) {
         let events = self.events();
-        self.tty.write_all(b"\x1b[?1049h\x1b[?2004h").unwrap();
-        self.draw();
+        self.begin();
         while let Ok(event) = events.recv() {
             match event {
                 Event::Bytes(bytes) => {
@@ -163,6 +198,13 @@ impl Play {
                     if words == "end" {
                         break;
                     }
+                    if words == "suspend" {
+                        self.rest();
+                        let _ = from.write_all(b"done\n");
+                        raise(Signal::SIGTSTP).unwrap();
+                        self.begin();
+                        continue;
+                    }
                     self.told(&words);
                     self.draw();
                     let _ = from.write_all(b"done\n");
@@ -170,8 +212,21 @@ impl Play {
                 Event::End => break,
             }
         }
-        let _ = self.tty.write_all(b"\x1b[?2004l\x1b[?1049l");
+        self.rest();
         std::process::exit(0);
+    }
+
+    fn begin(&mut self) {
+        let mut modes = self.usual.clone();
+        termios::cfmakeraw(&mut modes);
+        termios::tcsetattr(&self.tty, SetArg::TCSANOW, &modes).unwrap();
+        self.tty.write_all(b"\x1b[?1049h\x1b[?2004h").unwrap();
+        self.draw();
+    }
+
+    fn rest(&mut self) {
+        let _ = self.tty.write_all(b"\x1b[?2004l\x1b[?1049l");
+        let _ = termios::tcsetattr(&self.tty, SetArg::TCSANOW, &self.usual);
     }
 
     fn events(&self) -> Receiver<Event> {
@@ -318,7 +373,14 @@ impl Play {
 
     fn draw(&mut self) {
         let rule = "─".repeat(100);
-        let mut rows: Vec<String> = self.said.iter().rev().take(8).rev().map(|said| format!("\x1b[48;5;237m❯ {said}\x1b[0m")).collect();
+        let mut rows: Vec<String> = self
+            .said
+            .iter()
+            .rev()
+            .take(8)
+            .rev()
+            .map(|said| format!("\x1b[48;5;237m❯ {said}\x1b[0m"))
+            .collect();
         let mut cursor = None;
         if self.odd {
             rows.push("$ something else".to_owned());
@@ -353,7 +415,10 @@ impl Play {
                 Part::Typed('!') if at == 0 => shell = true,
                 Part::Typed(char) => text.push(*char),
                 Part::Block(number, block) => {
-                    text.push_str(&format!("[Pasted text #{number} +{} lines]", block.matches('\n').count()));
+                    text.push_str(&format!(
+                        "[Pasted text #{number} +{} lines]",
+                        block.matches('\n').count()
+                    ));
                 }
             }
         }
@@ -366,7 +431,11 @@ impl Play {
             .split(|char| *char == '\n')
             .flat_map(|line| {
                 let pieces: Vec<String> = line.chunks(96).map(|piece| piece.iter().collect()).collect();
-                if pieces.is_empty() { vec![String::new()] } else { pieces }
+                if pieces.is_empty() {
+                    vec![String::new()]
+                } else {
+                    pieces
+                }
             })
             .collect();
         let last = wrapped.pop().unwrap_or_default();

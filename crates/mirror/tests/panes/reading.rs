@@ -8,14 +8,30 @@ use crate::support::{Tmux, wait};
 #[test]
 fn a_pane_is_read_with_and_without_its_colours() {
     let tmux = Tmux::new();
-    let pane = tmux.start("colours", &[], &["sh", "-c", r"printf '\033[31mred\n\033[1mbold\033[0m plain\n'; sleep 100"]);
+    let pane = tmux.start(
+        "colours",
+        &[],
+        &[
+            "sh",
+            "-c",
+            r"printf '\033[31mred\n\033[1mbold\033[0m plain\n'; sleep 100",
+        ],
+    );
     let panes = tmux.panes();
     wait("the text", || tmux.screen(&pane).contains("plain"));
     let plain = panes.read(&pane, 200, false).unwrap();
     assert_eq!(plain.text, "red\nbold plain\n");
     let coloured = panes.read(&pane, 1, true).unwrap();
-    assert!(coloured.text.ends_with("plain\n") && !coloured.text.contains("red\n"), "{:?}", coloured.text);
-    assert!(coloured.text.starts_with("\x1b[0;38;5;1m"), "the colour began a row above: {:?}", coloured.text);
+    assert!(
+        coloured.text.ends_with("plain\n") && !coloured.text.contains("red\n"),
+        "{:?}",
+        coloured.text
+    );
+    assert!(
+        coloured.text.starts_with("\x1b[0;38;5;1m"),
+        "the colour began a row above: {:?}",
+        coloured.text
+    );
 }
 
 #[test]

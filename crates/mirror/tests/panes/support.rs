@@ -45,8 +45,23 @@ impl Tmux {
 
     /// Starts a program in a session of its own; the number of its pane.
     pub(crate) fn start(&self, session: &str, env: &[(&str, &str)], program: &[&str]) -> String {
-        let mut words = vec!["new-session", "-d", "-P", "-F", "#{pane_id}", "-x", "100", "-y", "30", "-s", session];
-        let set: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut words = vec![
+            "new-session",
+            "-d",
+            "-P",
+            "-F",
+            "#{pane_id}",
+            "-x",
+            "100",
+            "-y",
+            "30",
+            "-s",
+            session,
+        ];
+        let set: Vec<String> = env
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         for pair in &set {
             words.extend(["-e", pair]);
         }
@@ -61,10 +76,6 @@ impl Tmux {
 
     pub(crate) fn screen(&self, pane: &str) -> String {
         self.run(&["capture-pane", "-p", "-t", pane])
-    }
-
-    pub(crate) fn pid(&self, pane: &str) -> u32 {
-        self.run(&["display-message", "-p", "-t", pane, "#{pane_pid}"]).parse().unwrap()
     }
 
     pub(crate) fn panes(&self) -> TmuxPanes {
@@ -86,6 +97,7 @@ impl Drop for Tmux {
 pub(crate) fn quick() -> Settings {
     Settings {
         steady: Duration::from_millis(40),
+        settle: Duration::from_millis(20),
         second_look: Duration::from_millis(2500),
         patience: Duration::from_millis(2500),
         ..Settings::default()

@@ -19,7 +19,10 @@ fn a_text_of_many_lines_arrives_as_one_bracketed_paste_and_is_one_prompt() {
     assert_eq!(panes.deliver(&agent.pane, &text("t-0001", body)), PASTED);
     assert_eq!(agent.submitted(), [whole("t-0001", body)]);
     let pasted = whole("t-0001", body).replace('\n', "\r");
-    assert_eq!(agent.bytes(), format!("\x1b[200~{pasted}\x1b[201~\r").into_bytes());
+    assert_eq!(
+        agent.bytes(),
+        format!("\x1b[200~{pasted}\x1b[201~\r").into_bytes()
+    );
     assert_eq!(tmux.run(&["list-buffers"]), "", "the text stays in no buffer");
 }
 
@@ -28,10 +31,20 @@ fn a_short_text_and_one_of_sixteen_kilobytes_arrive_whole() {
     let tmux = Tmux::new();
     let agent = Agent::new(&tmux, "agent");
     let panes = tmux.panes();
-    let long: String = (0..400).map(|line| format!("# line {line} of a long message 12345\n")).collect();
+    let long: String = (0..450)
+        .map(|line| format!("# line {line} of a long message 12345\n"))
+        .collect();
     assert!(long.len() > 14_000);
-    for (token, body) in [("t-0001", "# hello"), ("t-0002", long.trim_end()), ("t-0003", &"# a long line ".repeat(40))] {
-        assert_eq!(panes.deliver(&agent.pane, &text(token, body.trim_end())), PASTED, "{token}");
+    for (token, body) in [
+        ("t-0001", "# hello"),
+        ("t-0002", long.trim_end()),
+        ("t-0003", &"# a long line ".repeat(40)),
+    ] {
+        assert_eq!(
+            panes.deliver(&agent.pane, &text(token, body.trim_end())),
+            PASTED,
+            "{token}"
+        );
     }
     let expected = [
         whole("t-0001", "# hello"),
@@ -47,7 +60,10 @@ fn a_command_is_typed_raw_without_paste_marks_or_anything_before_it() {
     let tmux = Tmux::new();
     let agent = Agent::new(&tmux, "agent");
     let panes = tmux.panes();
-    let typed = Outcome::Delivered { door: Door::Keys, verified: true };
+    let typed = Outcome::Delivered {
+        door: Door::Keys,
+        verified: true,
+    };
     for each in ControlCommand::ALL {
         assert_eq!(panes.deliver(&agent.pane, &command(each)), typed, "{each}");
     }
@@ -62,18 +78,32 @@ fn a_draft_is_neither_added_to_nor_sent_and_the_refusal_quotes_it() {
     let agent = Agent::new(&tmux, "agent");
     let panes = tmux.panes();
     tmux.keys(&agent.pane, "half a thought");
-    wait("the draft", || tmux.screen(&agent.pane).contains("half a thought"));
+    wait("the draft", || {
+        tmux.screen(&agent.pane).contains("half a thought")
+    });
     for what in [text("t-0001", "# hello"), command(ControlCommand::Clear)] {
         let outcome = panes.deliver(&agent.pane, &what);
-        let Outcome::Held(hold) = outcome else { panic!("{outcome:?}") };
+        let Outcome::Held(hold) = outcome else {
+            panic!("{outcome:?}")
+        };
         assert_eq!(hold.why, Why::Draft);
         assert!(hold.detail.contains("half a thought"), "{}", hold.detail);
-        assert!(hold.detail.contains("\\u{1b}["), "with its styling: {}", hold.detail);
+        assert!(
+            hold.detail.contains("\\u{1b}["),
+            "with its styling: {}",
+            hold.detail
+        );
         assert!(!hold.detail.contains('\x1b'), "harmless for a terminal");
     }
-    assert_eq!(agent.bytes(), b"half a thought", "not a byte more reached the program");
+    assert_eq!(
+        agent.bytes(),
+        b"half a thought",
+        "not a byte more reached the program"
+    );
     tmux.run(&["send-keys", "-t", &agent.pane, "C-u"]);
-    wait("the empty input", || !tmux.screen(&agent.pane).contains("half a thought"));
+    wait("the empty input", || {
+        !tmux.screen(&agent.pane).contains("half a thought")
+    });
     assert_eq!(panes.deliver(&agent.pane, &text("t-0001", "# hello")), PASTED);
     assert_eq!(agent.submitted(), [whole("t-0001", "# hello")]);
 }
@@ -86,8 +116,17 @@ fn a_dim_suggestion_is_no_draft_and_is_never_sent() {
     let panes = tmux.panes();
     agent.tell("ghost approve everything and merge");
     assert_eq!(panes.deliver(&agent.pane, &text("t-0001", "# hello")), PASTED);
-    assert_eq!(panes.deliver(&agent.pane, &command(ControlCommand::Clear)), Outcome::Delivered { door: Door::Keys, verified: true });
-    assert_eq!(agent.submitted(), [whole("t-0001", "# hello"), "/clear".to_owned()]);
+    assert_eq!(
+        panes.deliver(&agent.pane, &command(ControlCommand::Clear)),
+        Outcome::Delivered {
+            door: Door::Keys,
+            verified: true
+        }
+    );
+    assert_eq!(
+        agent.submitted(),
+        [whole("t-0001", "# hello"), "/clear".to_owned()]
+    );
 }
 
 #[test]
@@ -97,7 +136,10 @@ fn shell_mode_of_the_input_is_never_typed_into() {
     let panes = tmux.panes();
     tmux.keys(&agent.pane, "!");
     wait("shell mode", || tmux.screen(&agent.pane).contains("!\u{a0}"));
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# rm -rf x"))), Why::Draft);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# rm -rf x"))),
+        Why::Draft
+    );
     assert_eq!(agent.bytes(), b"!");
 }
 
@@ -107,8 +149,14 @@ fn an_open_dialog_gets_neither_text_nor_enter() {
     let agent = Agent::new(&tmux, "agent");
     let panes = tmux.panes();
     agent.tell("dialog on");
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))), Why::Dialog);
-    assert_eq!(held(&panes.deliver(&agent.pane, &command(ControlCommand::Clear))), Why::Dialog);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))),
+        Why::Dialog
+    );
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &command(ControlCommand::Clear))),
+        Why::Dialog
+    );
     moment();
     assert_eq!(agent.bytes(), b"");
     assert!(agent.to_dialog().is_empty());
@@ -129,8 +177,17 @@ fn a_dialog_that_opens_after_the_paste_is_not_answered() {
         agent.tell("slow off");
         delivering.join().unwrap()
     });
-    let Outcome::Unknown { door: Door::Paste, reason } = outcome else { panic!("{outcome:?}") };
-    assert!(reason.contains("Enter was not pressed") && reason.contains("question"), "{reason}");
+    let Outcome::Unknown {
+        door: Door::Paste,
+        reason,
+    } = outcome
+    else {
+        panic!("{outcome:?}")
+    };
+    assert!(
+        reason.contains("Enter was not pressed") && reason.contains("question"),
+        "{reason}"
+    );
     assert!(agent.to_dialog().is_empty(), "{:?}", agent.to_dialog());
     assert!(agent.submitted().is_empty());
 }
@@ -149,7 +206,10 @@ fn words_a_person_adds_after_the_paste_are_not_sent_with_it() {
         agent.tell("slow off");
         delivering.join().unwrap()
     });
-    assert!(matches!(&outcome, Outcome::Unknown { reason, .. } if reason.contains("something else")), "{outcome:?}");
+    assert!(
+        matches!(&outcome, Outcome::Unknown { reason, .. } if reason.contains("something else")),
+        "{outcome:?}"
+    );
     assert!(agent.submitted().is_empty());
 }
 
@@ -160,10 +220,20 @@ fn an_enter_that_is_swallowed_is_not_called_delivered_and_not_pressed_again() {
     let panes = tmux.panes();
     agent.tell("swallow on");
     let outcome = panes.deliver(&agent.pane, &text("t-0001", "# hello"));
-    assert!(matches!(&outcome, Outcome::Unknown { reason, .. } if reason.contains("still stands")), "{outcome:?}");
-    assert_eq!(agent.bytes().iter().filter(|byte| **byte == b'\r').count(), 2, "one line break and one Enter");
+    assert!(
+        matches!(&outcome, Outcome::Unknown { reason, .. } if reason.contains("still stands")),
+        "{outcome:?}"
+    );
+    assert_eq!(
+        agent.bytes().iter().filter(|byte| **byte == b'\r').count(),
+        2,
+        "one line break and one Enter"
+    );
     // What stands there now is a draft like any other: nothing is glued to it.
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0002", "# next"))), Why::Draft);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0002", "# next"))),
+        Why::Draft
+    );
     assert!(agent.submitted().is_empty());
 }
 
@@ -173,7 +243,10 @@ fn a_busy_agent_is_left_alone_and_gets_the_text_afterwards() {
     let agent = Agent::new(&tmux, "agent");
     let panes = tmux.panes();
     agent.tell("busy on");
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))), Why::Busy);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))),
+        Why::Busy
+    );
     assert_eq!(agent.bytes(), b"");
     agent.tell("busy off");
     assert_eq!(panes.deliver(&agent.pane, &text("t-0001", "# hello")), PASTED);
@@ -186,9 +259,15 @@ fn a_screen_that_is_not_known_is_never_typed_into() {
     let agent = Agent::new(&tmux, "agent");
     let panes = tmux.panes();
     agent.tell("odd on");
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))), Why::UnknownScreen);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))),
+        Why::UnknownScreen
+    );
     let cat = tmux.start("cat", &[], &["cat"]);
-    assert_eq!(held(&panes.deliver(&cat, &text("t-0001", "# hello"))), Why::UnknownScreen);
+    assert_eq!(
+        held(&panes.deliver(&cat, &text("t-0001", "# hello"))),
+        Why::UnknownScreen
+    );
     moment();
     assert_eq!(agent.bytes(), b"");
     assert_eq!(tmux.screen(&cat), "");
@@ -199,22 +278,32 @@ fn a_screen_that_is_not_known_is_never_typed_into() {
 fn a_shell_in_front_gets_nothing_and_the_agent_gets_it_when_it_is_back() {
     let tmux = Tmux::new();
     let mut shells = Vec::new();
-    for shell in ["bash", "sh"] {
-        shells.push(tmux.start(shell, &[("PS1", "$ ")], &[shell]));
+    for shell in [&["bash", "--norc"][..], &["sh"][..]] {
+        shells.push(tmux.start(shell[0], &[("PS1", "$ ")], shell));
     }
     let panes = tmux.panes();
     for pane in &shells {
-        wait("the prompt", || tmux.screen(pane).contains('$'));
-        assert_eq!(held(&panes.deliver(pane, &text("t-0001", "# touch x"))), Why::Shell);
-        assert_eq!(held(&panes.deliver(pane, &command(ControlCommand::Clear))), Why::Shell);
-        assert_eq!(tmux.screen(pane).trim(), "$", "nothing was typed");
+        wait("the prompt", || !tmux.screen(pane).is_empty());
+        let prompt = tmux.screen(pane);
+        assert_eq!(
+            held(&panes.deliver(pane, &text("t-0001", "# touch x"))),
+            Why::Shell
+        );
+        assert_eq!(
+            held(&panes.deliver(pane, &command(ControlCommand::Clear))),
+            Why::Shell
+        );
+        assert_eq!(tmux.screen(pane), prompt, "nothing was typed");
     }
     // The agent starts in the very pane, below that shell.
     let pane = &shells[0];
     let folder = tmux.path("below");
     std::fs::create_dir_all(&folder).unwrap();
     let words = part("program::an_agent_of_these_tests_plays_its_part").join("' '");
-    tmux.keys(pane, &format!("MUSTER_TEST_AGENT='{}' '{words}'", folder.display()));
+    tmux.keys(
+        pane,
+        &format!("MUSTER_TEST_AGENT='{}' '{words}'", folder.display()),
+    );
     tmux.run(&["send-keys", "-t", pane, "Enter"]);
     wait("the agent", || tmux.screen(pane).contains("manual mode"));
     assert_eq!(panes.deliver(pane, &text("t-0001", "# touch x")), PASTED);
@@ -230,7 +319,10 @@ fn an_agent_that_a_script_started_is_in_front_and_not_the_scripts_shell() {
     assert_eq!(panes.deliver(&agent.pane, &text("t-0001", "# hello")), PASTED);
     agent_ends(&tmux, &agent);
     wait("the shell", || !tmux.screen(&agent.pane).contains("manual mode"));
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0002", "# hello"))), Why::Shell);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0002", "# hello"))),
+        Why::Shell
+    );
 }
 
 fn agent_ends(tmux: &Tmux, agent: &Agent) {
@@ -247,7 +339,10 @@ fn a_pane_in_copy_mode_gets_nothing_until_it_has_left_it() {
     let agent = Agent::new(&tmux, "agent");
     let panes = tmux.panes();
     tmux.run(&["copy-mode", "-t", &agent.pane]);
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))), Why::CopyMode);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))),
+        Why::CopyMode
+    );
     moment();
     assert_eq!(agent.bytes(), b"");
     tmux.run(&["send-keys", "-t", &agent.pane, "-X", "cancel"]);
@@ -281,9 +376,17 @@ fn a_dead_pane_gets_nothing_and_the_server_lives_on() {
     let panes = tmux.panes();
     tmux.run(&["set-option", "-w", "-t", &agent.pane, "remain-on-exit", "on"]);
     agent_ends(&tmux, &agent);
-    wait("the end", || tmux.run(&["display-message", "-p", "-t", &agent.pane, "#{pane_dead}"]) == "1");
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))), Why::DeadPane);
-    assert_eq!(held(&panes.deliver(&agent.pane, &command(ControlCommand::Clear))), Why::DeadPane);
+    wait("the end", || {
+        tmux.run(&["display-message", "-p", "-t", &agent.pane, "#{pane_dead}"]) == "1"
+    });
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))),
+        Why::DeadPane
+    );
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &command(ControlCommand::Clear))),
+        Why::DeadPane
+    );
     assert_eq!(tmux.run(&["list-sessions", "-F", "#{session_name}"]), "agent");
 }
 
@@ -293,12 +396,27 @@ fn a_pane_without_input_and_synchronized_panes_get_nothing() {
     let agent = Agent::new(&tmux, "agent");
     let panes = tmux.panes();
     tmux.run(&["select-pane", "-d", "-t", &agent.pane]);
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))), Why::InputOff);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))),
+        Why::InputOff
+    );
     tmux.run(&["select-pane", "-e", "-t", &agent.pane]);
-    let other = tmux.run(&["split-window", "-d", "-P", "-F", "#{pane_id}", "-t", &agent.pane, "cat"]);
+    let other = tmux.run(&[
+        "split-window",
+        "-d",
+        "-P",
+        "-F",
+        "#{pane_id}",
+        "-t",
+        &agent.pane,
+        "cat",
+    ]);
     tmux.run(&["resize-pane", "-y", "26", "-t", &agent.pane]);
     tmux.run(&["set-option", "-w", "-t", &agent.pane, "synchronize-panes", "on"]);
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))), Why::Synchronized);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))),
+        Why::Synchronized
+    );
     moment();
     assert_eq!(agent.bytes(), b"");
     assert_eq!(tmux.screen(&other), "");
@@ -313,11 +431,27 @@ fn a_pane_that_is_gone_is_gone_in_every_answer() {
     let other = tmux.start("other", &[], &["cat"]);
     tmux.run(&["kill-pane", "-t", &agent.pane]);
     assert!(matches!(panes.probe(&agent.pane), Probe::Gone { .. }));
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))), Why::PaneGone);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))),
+        Why::PaneGone
+    );
     assert!(panes.read(&agent.pane, 10, false).is_err());
-    for target in ["%99999", "agent", "", "%", "%1x", "=agent", "{last}", "%1;kill-server"] {
+    for target in [
+        "%99999",
+        "agent",
+        "",
+        "%",
+        "%1x",
+        "=agent",
+        "{last}",
+        "%1;kill-server",
+    ] {
         assert!(matches!(panes.probe(target), Probe::Gone { .. }), "{target}");
-        assert_eq!(held(&panes.deliver(target, &text("t-0001", "# hello"))), Why::PaneGone, "{target}");
+        assert_eq!(
+            held(&panes.deliver(target, &text("t-0001", "# hello"))),
+            Why::PaneGone,
+            "{target}"
+        );
     }
     assert_eq!(panes.probe(&other), Probe::Found);
 }
@@ -329,11 +463,16 @@ fn the_same_number_in_a_new_server_is_another_pane() {
     let panes = tmux.panes();
     assert_eq!(panes.resolve("agent"), Ok(agent.pane.clone()));
     tmux.run(&["kill-server"]);
-    wait("the end of the server", || matches!(panes.probe(&agent.pane), Probe::Gone { .. }));
+    wait("the end of the server", || {
+        matches!(panes.probe(&agent.pane), Probe::Gone { .. })
+    });
     let again = Agent::new(&tmux, "again");
     assert_eq!(again.pane, agent.pane);
     assert!(matches!(panes.probe(&again.pane), Probe::Gone { .. }));
-    assert_eq!(held(&panes.deliver(&again.pane, &text("t-0001", "# hello"))), Why::PaneGone);
+    assert_eq!(
+        held(&panes.deliver(&again.pane, &text("t-0001", "# hello"))),
+        Why::PaneGone
+    );
     assert_eq!(again.bytes(), b"");
 }
 
@@ -341,9 +480,14 @@ fn the_same_number_in_a_new_server_is_another_pane() {
 fn a_person_who_is_typing_is_not_interrupted() {
     let tmux = Tmux::new();
     let agent = Agent::new(&tmux, "agent");
+    tmux.run(&["set-option", "-g", "status", "off"]);
     // A person's terminal: a second server whose only program is a client of the first.
     let outer = Tmux::new();
-    let client = outer.start("person", &[("TMUX", "")], &["tmux", "-L", &tmux.name, "attach", "-t", "=agent"]);
+    let client = outer.start(
+        "person",
+        &[("TMUX", "")],
+        &["tmux", "-L", &tmux.name, "attach", "-t", "=agent"],
+    );
     wait("the client", || !tmux.run(&["list-clients"]).is_empty());
     let mut settings = quick();
     settings.pause = std::time::Duration::from_secs(2);
@@ -351,7 +495,10 @@ fn a_person_who_is_typing_is_not_interrupted() {
     outer.keys(&client, "x");
     wait("the key", || !agent.bytes().is_empty());
     tmux.run(&["send-keys", "-t", &agent.pane, "C-u"]);
-    assert_eq!(held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))), Why::SomeoneTyping);
+    assert_eq!(
+        held(&panes.deliver(&agent.pane, &text("t-0001", "# hello"))),
+        Why::SomeoneTyping
+    );
     std::thread::sleep(std::time::Duration::from_millis(3100));
     assert_eq!(panes.deliver(&agent.pane, &text("t-0001", "# hello")), PASTED);
     assert_eq!(agent.submitted(), [whole("t-0001", "# hello")]);
@@ -367,7 +514,11 @@ fn names_of_panes_are_taken_to_the_letter() {
     assert_eq!(panes.resolve("resume-abcdef:0"), Ok(first.clone()));
     assert_eq!(panes.resolve("resume-abcdef:0.0"), Ok(first.clone()));
     let second = tmux.run(&["split-window", "-P", "-F", "#{pane_id}", "-t", &first, "cat"]);
-    assert_eq!(panes.resolve("resume-abcdef:0.0"), Ok(first), "not the one in front");
+    assert_eq!(
+        panes.resolve("resume-abcdef:0.0"),
+        Ok(first),
+        "not the one in front"
+    );
     assert_eq!(panes.resolve("resume-abcdef:0.1"), Ok(second));
     assert!(panes.resolve("resume-abcdef:0.2").is_err());
 }
