@@ -198,6 +198,9 @@ pub enum BusError {
     /// Nothing here reaches the agent's pane.
     #[error("{0}; nothing was changed")]
     NoTransport(&'static str),
+    /// The transport cannot reach a pane, in its own words.
+    #[error("{0}; nothing was changed")]
+    Pane(String),
     /// Whoever asked has gone away.
     #[error("nobody waits for this answer any more; nothing was marked as read")]
     Gone,
@@ -235,7 +238,7 @@ impl BusError {
             Self::CannotVerify { .. } => "cannot_verify",
             Self::WrongToken(_) => "wrong_token",
             Self::IdInUse { .. } => "id_in_use",
-            Self::NoPane | Self::NoTransport(_) | Self::PaneHeld { .. } => "not_attached",
+            Self::NoPane | Self::NoTransport(_) | Self::Pane(_) | Self::PaneHeld { .. } => "not_attached",
             Self::DigestExpired => "digest_expired",
             Self::NoDigest => "no_digest",
             Self::Damaged(_) => "damaged",

@@ -164,6 +164,17 @@ pub(crate) fn field<'e>(entry: &'e Entry, name: &str) -> Option<&'e str> {
     entry.get(name)?.as_str()
 }
 
+/// What an entry is told from others by: its id. One that another program wrote without an id is told by all that stands in it.
+pub(crate) fn key(entry: &Entry) -> String {
+    use sha2::{Digest as _, Sha256};
+    if let Some(id) = field(entry, "id").filter(|id| !id.is_empty()) {
+        return id.to_owned();
+    }
+    let print = Sha256::digest(serde_json::to_vec(entry).unwrap_or_default());
+    let hex: String = print.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    format!("~{hex}")
+}
+
 /// Whether an entry is a decision.
 pub(crate) fn is_decision(entry: &Entry) -> bool {
     field(entry, "kind") == Some("decision")

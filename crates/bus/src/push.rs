@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::names::SeatId;
@@ -252,29 +252,60 @@ pub trait Feed {
     /// # Errors
     /// [`FeedError`].
     fn heartbeat(&mut self) -> Result<(), FeedError>;
+
+    /// Tells whoever asks for the seat's status how its push stands. Called when that changes; a feed that has nowhere to tell it does nothing.
+    ///
+    /// # Errors
+    /// [`FeedError`].
+    fn standing(&mut self, _: &Standing) -> Result<(), FeedError> {
+        Ok(())
+    }
 }
 
-/// What a feed has.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// How the push to a seat stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Standing {
+    /// How many messages were not typed because of what they are or who sent them. They stay in their files.
+    pub suppressed: u64,
+    /// Why nothing is typed now, in words; `None` when nothing holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+    /// The pane itself is gone, so that waiting does not help.
+    pub stale: bool,
+}
+
+/// What a feed has. It goes over the wire as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Pending {
     /// Each source that has something unread.
     pub sources: Vec<PendingSource>,
     /// The receiver runs gates (its role, or what the environment says).
     pub gate_runner: bool,
+    /// The receiver is `ci`, by its id or its role.
+    pub ci: bool,
     /// Ids whose `SCOPE:` is an order: coordinators and gates of the registry.
     pub trusted: Vec<String>,
+    /// A prefix that wakes beside the literal ones, from the bus's `config.json`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_prefix: Option<String>,
+    /// The bus's own clock, in milliseconds since 1970; 0 when it does not say.
+    pub now: i64,
     /// Another process delivers to this seat now; nothing may be typed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub other_deliverer: Option<String>,
 }
 
 /// The unread entries of one source.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingSource {
     /// `inbox`, or a channel's name with `#`.
     pub source: String,
     /// As they stand in the file, oldest first, the seat's own posts left out.
     pub entries: Vec<Map<String, Value>>,
     /// How many older unread entries are not among them.
+    #[serde(default)]
     pub older: usize,
 }
 
@@ -317,4 +348,16 @@ pub struct Seat {
     pub debounce: Duration,
 }
 
+pub mod deliverer;
+pub mod feed;
+pub(crate) mod hands;
+pub mod lease;
+pub mod queue;
+pub mod settings;
 pub mod text;
+pub mod tier;
+
+pub use deliverer::{Stop, run};
+pub use feed::LocalFeed;
+pub use hands::DEBOUNCE;
+pub use settings::Settings;

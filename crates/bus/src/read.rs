@@ -125,6 +125,57 @@ pub fn unread(home: &Home, seat: &SeatId, source: &Source) -> Result<usize, BusE
     Ok(count)
 }
 
+/// Most entries that [`waiting`] returns.
+const MAX_WAITING: usize = 1_000;
+
+/// What an agent has not read of a source, from the oldest on, its own posts left out and nothing noted as read. What is too much comes when
+/// some of it was read.
+///
+/// # Errors
+/// [`BusError::Held`], a fault.
+pub(crate) fn waiting(home: &Home, seat: &SeatId, source: &Source) -> Result<Vec<Entry>, BusError> {
+    let Some(log) = Log::open_existing(home, &source.log(seat))? else {
+        return Ok(Vec::new());
+    };
+    let cursor = Cursor::load(home, seat)?;
+    let (first, _) = start(&cursor, source, log.entries());
+    let (mut bytes, mut waiting) = (0, Vec::new());
+    log.read_lines(first, |_, line| {
+        let entry = log::entry(line);
+        if !own(&entry, seat) {
+            bytes += line.len();
+            waiting.push(entry);
+        }
+        waiting.len() < MAX_WAITING && bytes < MAX_BYTES
+    })?;
+    Ok(waiting)
+}
+
+/// Notes as read everything of a source up to and with the entry `up_to`. When that entry is not unread (any more), nothing changes. Answers
+/// whether something did.
+///
+/// # Errors
+/// [`BusError::Held`], a fault.
+pub(crate) fn ack(home: &Home, seat: &SeatId, source: &Source, up_to: &str) -> Result<bool, BusError> {
+    let Some(log) = Log::open_existing(home, &source.log(seat))? else {
+        return Ok(false);
+    };
+    let _held = lock::lock(home, &home::cursor(seat))?;
+    let mut cursor = Cursor::load(home, seat)?;
+    let (first, _) = start(&cursor, source, log.entries());
+    let mut found = None;
+    log.read(first, |number, entry| {
+        if message::key(&entry) == up_to {
+            found = Some(number + 1);
+        }
+        found.is_none()
+    })?;
+    let Some(read_to) = found else { return Ok(false) };
+    cursor.set(source, read_to);
+    cursor.store(home, seat)?;
+    Ok(true)
+}
+
 /// How many entries a source holds.
 ///
 /// # Errors

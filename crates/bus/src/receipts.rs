@@ -32,6 +32,9 @@ pub struct Receipt {
     /// Whether the pane was seen to take it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<bool>,
+    /// The way it went into the pane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<String>,
     /// Why not, in the deliverer's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -54,6 +57,7 @@ impl Receipt {
             control: false,
             submitted: None,
             verified: None,
+            door: None,
             reason: None,
             build: None,
             more: Map::new(),

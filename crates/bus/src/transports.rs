@@ -362,6 +362,21 @@ pub fn clear(home: &Home, seat: &SeatId) -> Result<bool, BusError> {
     remove(home, seat)
 }
 
+/// Removes an agent's marker if this very process wrote it. Answers whether it did.
+///
+/// # Errors
+/// [`BusError::Held`], a fault.
+pub(crate) fn clear_own(home: &Home, seat: &SeatId) -> Result<bool, BusError> {
+    let _held = lock::lock(home, FOLDER)?;
+    let pid = std::process::id();
+    match load(home, seat)? {
+        Some(marker) if marker.pid == pid && marker.pid_start == sessions::start_of(pid) => {
+            remove(home, seat)
+        }
+        _ => Ok(false),
+    }
+}
+
 fn remove(home: &Home, seat: &SeatId) -> Result<bool, BusError> {
     let path = home.path(&file(seat.as_str()));
     match fs::remove_file(&path) {

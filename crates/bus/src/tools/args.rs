@@ -26,10 +26,6 @@ pub(super) enum Attach {
 pub(super) struct AttachHow {
     /// Pane, such as w3:p1. Default: the pane this server runs in.
     pub(super) tmux_target: Option<String>,
-    #[expect(
-        dead_code,
-        reason = "part of the contract; nothing in this process reaches a pane that it would matter to"
-    )]
     /// Push joined channels too (default true).
     pub(super) include_room: Option<bool>,
     /// Only these agents' messages are pushed.

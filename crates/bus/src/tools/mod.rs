@@ -17,6 +17,8 @@ use crate::error::BusError;
 use crate::home::Home;
 use crate::identity::{Ask, Session};
 use crate::names::SeatId;
+use crate::push::hands::Hands;
+use crate::push::{Settings, Transport};
 use crate::transports::{Configured, Panes};
 use crate::wait::Watch;
 
@@ -34,6 +36,8 @@ struct Inner {
     watch: Watch,
     transport: Configured,
     place: Place,
+    /// What this process types with; without it nothing is typed or read.
+    hands: Option<Hands>,
 }
 
 /// Where this process runs, as far as answers and claims need it.
@@ -148,7 +152,32 @@ impl Tools {
                 watch,
                 transport,
                 place,
+                hands: None,
             }),
+        }
+    }
+
+    /// The same with something to type with: seats that are attached here are delivered to by threads of this process, until [`Tools::end`].
+    #[must_use]
+    pub fn with_transport(self, transport: Arc<dyn Transport>, settings: Settings) -> Self {
+        let inner = &self.inner;
+        let hands = Hands::new(&inner.home, &inner.watch, transport, settings);
+        Self {
+            inner: Arc::new(Inner {
+                home: inner.home.clone(),
+                watch: inner.watch.clone(),
+                transport: inner.transport,
+                place: inner.place.clone(),
+                hands: Some(hands),
+            }),
+        }
+    }
+
+    /// Ends what this process does for its seats: deliverers stop once what they type is typed, and the markers that name this process go. To be
+    /// called when the process ends; waits for a few seconds at most.
+    pub fn end(&self) {
+        if let Some(hands) = &self.inner.hands {
+            hands.end();
         }
     }
 
@@ -163,6 +192,10 @@ impl Tools {
 
     pub(crate) fn transport(&self) -> &Configured {
         &self.inner.transport
+    }
+
+    pub(crate) fn hands(&self) -> Option<&Hands> {
+        self.inner.hands.as_ref()
     }
 
     pub(crate) fn place(&self) -> &Place {

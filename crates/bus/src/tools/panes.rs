@@ -20,6 +20,9 @@ const COMMANDS: [&str; 3] = ["/clear", "/compact", "/reload-skills"];
 const UNWIRED: &str =
     "this build of muster delivers to no panes by itself; messages wait in the inbox until they are read";
 
+/// What whoever attaches without an allowlist should know.
+const HINT: &str = "whatever any peer writes to this seat becomes a prompt in its pane; allowlist names the only senders whose messages may";
+
 /// What a join says of the transport.
 pub(super) fn attach_on_join(call: &Call<'_>, seat: &SeatId, attach: Option<Attach>) -> Value {
     let how = match attach {
@@ -46,15 +49,39 @@ pub(super) fn attach_agent(call: &Call<'_>, args: AttachAgent) -> Said {
     })
 }
 
-fn try_attach(call: &Call<'_>, _: &SeatId, how: &AttachHow) -> Said {
+fn try_attach(call: &Call<'_>, seat: &SeatId, how: &AttachHow) -> Said {
     for id in how.allowlist.iter().flatten() {
         SeatId::parse(id)?;
     }
     if how.debounce_ms.is_some_and(|ms| ms > 60_000) {
         return Err(BusError::Argument("debounceMs is at most 60000"));
     }
-    call.tools.place().panes.target(how.tmux_target.as_deref())?;
-    Err(BusError::NoTransport(match call.tools.transport().kind {
+    let target = call.tools.place().panes.target(how.tmux_target.as_deref())?;
+    let kind = call.tools.transport().kind;
+    if let Some(hands) = call
+        .tools
+        .hands()
+        .filter(|hands| hands.transport().kind() == kind)
+        && kind == TransportKind::Herdr
+    {
+        let marker = hands.attach(
+            seat,
+            transports::Attach {
+                target: target.to_owned(),
+                include_room: how.include_room,
+                allowlist: how.allowlist.clone(),
+                debounce_ms: how.debounce_ms,
+                build: None,
+            },
+        )?;
+        let mut body = object! {"transport": marker};
+        if how.allowlist.is_none() {
+            body.insert("hint".to_owned(), HINT.into());
+        }
+        body.insert("ok".to_owned(), true.into());
+        return Ok(body);
+    }
+    Err(BusError::NoTransport(match kind {
         TransportKind::Herdr => UNWIRED,
         TransportKind::TmuxPushRemote => {
             "this machine's transport is tmux-push-remote: the pusher beside the agent reports it with report_transport"
@@ -64,8 +91,17 @@ fn try_attach(call: &Call<'_>, _: &SeatId, how: &AttachHow) -> Said {
 
 pub(super) fn detach_agent(call: &Call<'_>, args: Own) -> Said {
     call.acting(&args.agent_id, |seat| {
-        Ok(object! {"detached": transports::clear(call.home(), seat)?})
+        Ok(object! {"detached": detach(call, seat)?})
     })
+}
+
+/// Ends the push into a seat's pane. Answers whether there was a marker.
+pub(super) fn detach(call: &Call<'_>, seat: &SeatId) -> Result<bool, BusError> {
+    let cleared = transports::clear(call.home(), seat)?;
+    if let Some(hands) = call.tools.hands() {
+        hands.stop(seat);
+    }
+    Ok(cleared)
 }
 
 pub(super) fn report_transport(call: &Call<'_>, args: Report) -> Said {

@@ -71,7 +71,7 @@ fn enter(
 
 pub(super) fn unregister(call: &Call<'_>, args: Own) -> Said {
     call.acting(&args.agent_id, |seat| {
-        let detached = transports::clear(call.home(), seat)?;
+        let detached = panes::detach(call, seat)?;
         let was = registry::unregister(call.home(), seat)?;
         Ok(object! {"wasRegistered": was, "detached": detached})
     })
@@ -157,6 +157,9 @@ pub(super) fn rename_agent(call: &Call<'_>, args: Rename) -> Said {
     let new = SeatId::parse(&args.new_agent_id)?;
     call.acting(&args.agent_id, |seat| {
         call.session().rename(&new)?;
+        if let Some(hands) = call.tools.hands() {
+            hands.look();
+        }
         Ok(object! {"from": seat, "agentId": new})
     })
 }

@@ -1,0 +1,327 @@
+//! What is unread, from the files of this machine: the feed of every deliverer that runs where the bus is. Never marks a message as read that nobody confirmed.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+
+use crate::build_id;
+use crate::cursor::Source;
+use crate::error::BusError;
+use crate::home::Home;
+use crate::json;
+use crate::message;
+use crate::names::{RoomName, SeatId};
+use crate::read;
+use crate::receipts::{self, Receipt};
+use crate::registry::{self, Agents};
+use crate::rename;
+use crate::rooms::{self, Rooms};
+use crate::transports::{self, Marker};
+use crate::wait::{LOOK, Waiter, Watch};
+
+use super::lease::Lease;
+use super::queue::INBOX;
+use super::{Feed, FeedError, Outcome, Pending, PendingSource, Report, Standing, tier};
+
+/// The feed of a seat out of the bus's own directory.
+pub struct LocalFeed {
+    home: Home,
+    watch: Watch,
+    seat: SeatId,
+    include_room: bool,
+    /// The pane: once the seat's marker names another, or is gone, this deliverer has nothing to do any more.
+    target: String,
+    lease: Lease,
+    waiters: Vec<(Source, Waiter)>,
+    /// Of the file that says which channels it joined.
+    rooms: Waiter,
+    seen: BTreeSet<(String, String)>,
+}
+
+impl LocalFeed {
+    /// The feed of a seat whose marker names the pane `target` and stands already.
+    ///
+    /// # Errors
+    /// A fault, when the system gives no randomness.
+    pub fn new(
+        home: &Home,
+        watch: &Watch,
+        seat: &SeatId,
+        target: &str,
+        include_room: bool,
+    ) -> Result<Self, BusError> {
+        Ok(Self {
+            home: home.clone(),
+            watch: watch.clone(),
+            seat: seat.clone(),
+            include_room,
+            target: target.to_owned(),
+            lease: Lease::new(home, seat)?,
+            waiters: Vec::new(),
+            rooms: watch.waiter(rooms::FILE),
+            seen: BTreeSet::new(),
+        })
+    }
+
+    /// Ends a deliverer whose seat was detached, renamed or attached elsewhere.
+    fn still_ours(&self) -> Result<(), FeedError> {
+        let marker = transports::load(&self.home, &self.seat).map_err(later)?;
+        let ours = |marker: &Marker| {
+            marker.pane() == Some(self.target.as_str())
+                && (marker.pid == 0 || marker.pid == std::process::id())
+        };
+        match marker {
+            Some(marker) if ours(&marker) => Ok(()),
+            Some(_) => Err(FeedError::Refused(format!(
+                "'{}' is attached elsewhere now, so nothing more is delivered from here",
+                self.seat
+            ))),
+            None => Err(FeedError::Refused(format!(
+                "'{}' is not attached any more, so nothing more is delivered to it",
+                self.seat
+            ))),
+        }
+    }
+
+    /// The sources of the seat as they are now, each with a waiter that has noted its file before it is read.
+    fn follow(&mut self) -> Result<(), BusError> {
+        let mut sources = vec![Source::Inbox];
+        if self.include_room {
+            sources.extend(joined(&self.home, &self.seat)?.into_iter().map(Source::Room));
+        }
+        self.waiters.retain(|(source, _)| sources.contains(source));
+        for source in sources {
+            if !self.waiters.iter().any(|(known, _)| *known == source) {
+                let waiter = self.watch.waiter(&source.log(&self.seat));
+                self.waiters.push((source, waiter));
+            }
+        }
+        let waiters = self.waiters.iter_mut().map(|(_, waiter)| waiter);
+        waiters.chain([&mut self.rooms]).for_each(Waiter::note);
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<Pending, BusError> {
+        self.follow()?;
+        rename::gather(&self.home, &self.seat)?;
+        let sources: Vec<&Source> = self.waiters.iter().map(|(source, _)| source).collect();
+        pending(&self.home, &self.seat, sources)
+    }
+
+    /// Waits until a file grew, the time is up or somebody unparks this thread. Answers whether a file grew.
+    fn wait(&mut self, until: Instant) -> bool {
+        let waiters = self.waiters.iter_mut().map(|(_, waiter)| waiter);
+        wait_for(waiters.chain([&mut self.rooms]).collect(), until)
+    }
+}
+
+impl Feed for LocalFeed {
+    fn pending(&mut self, wait: Duration) -> Result<Pending, FeedError> {
+        let until = Instant::now() + wait;
+        loop {
+            self.still_ours()?;
+            if let Some(holder) = self.lease.hold().map_err(later)? {
+                self.seen.clear();
+                thread::park_timeout(wait.min(OTHER));
+                return Ok(Pending {
+                    other_deliverer: Some(holder),
+                    ..Pending::default()
+                });
+            }
+            let pending = self.look().map_err(later)?;
+            let seen = keys(&pending);
+            let new = seen.iter().any(|key| !self.seen.contains(key));
+            self.seen = seen;
+            if new || Instant::now() >= until || !self.wait(until) {
+                return Ok(pending);
+            }
+        }
+    }
+
+    fn ack(&mut self, source: &str, up_to: &str) -> Result<(), FeedError> {
+        let source = parse(source).map_err(later)?;
+        read::ack(&self.home, &self.seat, &source, up_to)
+            .map(drop)
+            .map_err(later)
+    }
+
+    fn receipt(&mut self, report: &Report) -> Result<(), FeedError> {
+        let build = build_id::stamp().map_err(later)?;
+        write_receipt(&self.home, &self.seat, report, Some(build.into())).map_err(later)
+    }
+
+    fn heartbeat(&mut self) -> Result<(), FeedError> {
+        match registry::heartbeat(&self.home, &self.seat) {
+            Err(error @ BusError::NotRegistered(_)) => Err(FeedError::Refused(error.to_string())),
+            other => other.map_err(later),
+        }
+    }
+
+    fn standing(&mut self, standing: &Standing) -> Result<(), FeedError> {
+        self.lease.note(standing).map_err(later)
+    }
+}
+
+/// How often a deliverer that is not the one looks whether it is.
+const OTHER: Duration = Duration::from_secs(2);
+
+#[expect(clippy::needless_pass_by_value, reason = "as map_err calls it")]
+fn later(error: BusError) -> FeedError {
+    FeedError::Later(error.chain())
+}
+
+/// The channels whose posts are pushed to a seat: those it joined, and `general`.
+pub(crate) fn joined(home: &Home, seat: &SeatId) -> Result<Vec<RoomName>, BusError> {
+    let mut joined = Rooms::load(home)?.of(seat);
+    if !joined.iter().any(RoomName::is_general) {
+        joined.push(RoomName::general());
+    }
+    joined.retain(|room| rooms::exists(home, room).unwrap_or(false));
+    Ok(joined)
+}
+
+/// Everything of these sources that a seat has not read, and what decides how soon it is pushed.
+pub(crate) fn pending<'s>(
+    home: &Home,
+    seat: &SeatId,
+    sources: impl IntoIterator<Item = &'s Source>,
+) -> Result<Pending, BusError> {
+    let agents = Agents::seen(home)?;
+    let role = agents.get(seat).and_then(|agent| agent.role);
+    let trusted = agents.all().into_iter();
+    let trusted = trusted.filter(|agent| agent.role.as_deref().is_some_and(tier::runs_gates));
+    let mut pending = Pending {
+        gate_runner: role.as_deref().is_some_and(tier::runs_gates),
+        ci: tier::is_ci(seat.as_str(), role.as_deref()),
+        trusted: trusted.map(|agent| agent.agent_id).collect(),
+        owner_prefix: owner_prefix(home),
+        now: home.now(),
+        ..Pending::default()
+    };
+    for source in sources {
+        let entries = read::waiting(home, seat, source)?;
+        if !entries.is_empty() {
+            pending.sources.push(PendingSource {
+                source: name(source),
+                entries,
+                older: 0,
+            });
+        }
+    }
+    Ok(pending)
+}
+
+/// The prefix by which this bus's owner is known, from `config.json`.
+fn owner_prefix(home: &Home) -> Option<String> {
+    let config = json::read::<Map<String, Value>>(home, "config.json").ok()??;
+    let prefix = config.get("ownerPrefix")?.as_str()?;
+    Some(prefix.to_owned()).filter(|prefix| !prefix.trim().is_empty() && prefix.len() <= 64)
+}
+
+/// The name of a source on the seam.
+pub(crate) fn name(source: &Source) -> String {
+    match source {
+        Source::Inbox => INBOX.to_owned(),
+        Source::Room(room) => format!("#{room}"),
+        Source::Status => "status".to_owned(),
+    }
+}
+
+fn parse(source: &str) -> Result<Source, BusError> {
+    match source.strip_prefix('#') {
+        Some(room) => RoomName::parse(room).map(Source::Room),
+        None if source == INBOX => Ok(Source::Inbox),
+        None => Err(BusError::Argument("only an inbox and channels are delivered")),
+    }
+}
+
+/// The entries of an answer, as another answer is compared with it.
+pub(crate) fn keys(pending: &Pending) -> BTreeSet<(String, String)> {
+    let of_source = |source: &PendingSource| {
+        let name = source.source.clone();
+        let keys: Vec<_> = source.entries.iter().map(message::key).collect();
+        keys.into_iter().map(move |key| (name.clone(), key))
+    };
+    pending.sources.iter().flat_map(of_source).collect()
+}
+
+/// Writes what became of a message that was to be typed.
+pub(crate) fn write_receipt(
+    home: &Home,
+    seat: &SeatId,
+    report: &Report,
+    build: Option<Value>,
+) -> Result<(), BusError> {
+    let mut receipt = Receipt::new(home, seat, &report.id, &report.from);
+    receipt.control = report.control;
+    receipt.build = build;
+    match &report.outcome {
+        Outcome::Delivered { door, verified } => {
+            receipt.submitted = Some(true);
+            receipt.verified = Some(*verified);
+            receipt.door = Some(door.as_str().to_owned());
+        }
+        Outcome::Held(hold) => {
+            receipt.submitted = Some(false);
+            receipt.reason = Some(hold.detail.clone());
+        }
+        Outcome::Unknown { door, reason } => {
+            receipt.verified = Some(false);
+            receipt.door = Some(door.as_str().to_owned());
+            receipt.reason = Some(reason.clone());
+        }
+    }
+    receipts::write(home, seat, &receipt)
+}
+
+/// Unparks a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits without a runtime until one of the files grew, the time is up or somebody unparks this thread. Answers whether a file grew.
+fn wait_for(waiters: Vec<&mut Waiter>, until: Instant) -> bool {
+    let mut waiters = waiters;
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        let Some(left) = until
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())
+        else {
+            return false;
+        };
+        let slept = left.min(LOOK);
+        let begun = Instant::now();
+        if !told(&mut waiters, &waker) {
+            thread::park_timeout(slept);
+        }
+        if waiters.iter().any(|waiter| waiter.grew()) {
+            return true;
+        }
+        if begun.elapsed() < slept {
+            // Told of a change that was none, or to look around: whoever waits decides.
+            return false;
+        }
+    }
+}
+
+/// Whether the system told of a change, now or since the last note; if not, it will unpark the thread when it does.
+fn told(waiters: &mut [&mut Waiter], waker: &Waker) -> bool {
+    let mut context = Context::from_waker(waker);
+    let mut futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = waiters
+        .iter_mut()
+        .map(|waiter| Box::pin(waiter.told()) as Pin<Box<dyn Future<Output = ()> + '_>>)
+        .collect();
+    futures
+        .iter_mut()
+        .any(|future| future.as_mut().poll(&mut context) == Poll::Ready(()))
+}

@@ -1,0 +1,5 @@
+//! The push into panes: what is typed, when, and what is never lost. The hands are scripted here; everything else is the real thing. One test program, so that it is linked once.
+#![cfg(test)]
+
+mod delivery;
+mod support;
