@@ -268,6 +268,8 @@ pub trait Feed {
 pub struct Standing {
     /// How many messages were not typed because of what they are or who sent them. They stay in their files.
     pub suppressed: u64,
+    /// How many may have been typed and are not typed again. They stay unread until their reader reads them.
+    pub unconfirmed: u64,
     /// Why nothing is typed now, in words; `None` when nothing holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
@@ -353,6 +355,7 @@ pub mod feed;
 pub(crate) mod hands;
 pub mod lease;
 pub mod queue;
+pub(crate) mod reminder;
 pub mod settings;
 pub mod text;
 pub mod tier;

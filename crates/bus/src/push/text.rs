@@ -90,7 +90,7 @@ pub(crate) fn block(token: &str, messages: &[Quoted<'_>], older: &dyn Fn(&str) -
     // Writing into a String cannot fail.
     let _ = writeln!(
         out,
-        "[agent-coord] {} {taken} {word} pushed to you; no need to fetch them.",
+        "[agent-coord] {} {taken} {word} pushed to you, no need to fetch them.",
         plain(token)
     );
     for source in sources {
@@ -142,7 +142,7 @@ impl Run {
 fn untold(out: &mut String, source: &str, count: usize, since: i64) {
     let _ = writeln!(
         out,
-        "[agent-coord] {count} older of {} are not shown; {} shows them.",
+        "[agent-coord] {count} older of {} are not shown. {} shows them.",
         place(source),
         recipe(source, since)
     );
@@ -182,7 +182,7 @@ fn shown(message: &Quoted<'_>, room: usize) -> String {
         read => {
             let _ = writeln!(
                 out,
-                "[agent-coord] cut here after {read} of {} bytes; {} shows the whole.",
+                "[agent-coord] cut here after {read} of {} bytes. {} shows the whole.",
                 clean.len(),
                 recipe(message.source, message.ts.saturating_sub(1))
             );
@@ -191,10 +191,11 @@ fn shown(message: &Quoted<'_>, room: usize) -> String {
     out
 }
 
-/// A name as it may stand in a line of the bus's own: what no id and no channel has in it is left out.
+/// A name as it may stand in a line of the bus's own: what no id and no channel has in it is a question mark.
 fn plain(name: &str) -> String {
-    let of_name = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let name: String = name.chars().filter(of_name).take(64).collect();
+    let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let shown = |c: char| if of_name(c) { c } else { '?' };
+    let name: String = name.chars().map(shown).take(64).collect();
     if name.is_empty() { "?".to_owned() } else { name }
 }
 

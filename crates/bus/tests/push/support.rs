@@ -240,15 +240,25 @@ impl Agent {
         self.call_while(tool, arguments, &|| true)
     }
 
+    /// Begins a call and leaves it as it is.
+    pub(crate) fn begin(&self, tool: &str, arguments: Value) -> Called {
+        let mut arguments = arguments.as_object().unwrap().clone();
+        arguments.insert("from".to_owned(), self.id.clone().into());
+        self.tools
+            .call(&self.session, &Caller::default(), tool, arguments, &|| true)
+    }
+
     /// Calls a tool and waits as a server does.
     pub(crate) fn call_while(&self, tool: &str, arguments: Value, wanted: &dyn Fn() -> bool) -> Answer {
         let mut arguments = arguments.as_object().unwrap().clone();
-        let own = if tool.starts_with("send_") {
-            "from"
-        } else {
-            "agentId"
+        let own = match tool {
+            "send_message" | "send_command" => Some("from"),
+            "capabilities" | "list_agents" | "prune" => None,
+            _ => Some("agentId"),
         };
-        arguments.entry(own).or_insert(self.id.clone().into());
+        if let Some(own) = own {
+            arguments.entry(own).or_insert(self.id.clone().into());
+        }
         match self
             .tools
             .call(&self.session, &Caller::default(), tool, arguments, wanted)
@@ -266,6 +276,9 @@ impl Agent {
                     while !waiting.grew() {
                         if Instant::now() > until {
                             return waiting.timed_out();
+                        }
+                        if !wanted() {
+                            return waiting.gone();
                         }
                         std::thread::sleep(Duration::from_millis(5));
                     }
