@@ -26,7 +26,7 @@ use crate::wait::{LOOK, Waiter, Watch};
 
 use super::lease::Lease;
 use super::queue::INBOX;
-use super::{Feed, FeedError, Outcome, Pending, PendingSource, Report, Standing, tier};
+use super::{Feed, FeedError, Pending, PendingSource, Report, Standing, tier};
 
 /// The sources of a seat, and whether something was written to them.
 pub(crate) struct Sources {
@@ -281,22 +281,11 @@ pub(crate) fn write_receipt(
     let mut receipt = Receipt::new(home, seat, &report.id, &report.from);
     receipt.control = report.control;
     receipt.build = build;
-    match &report.outcome {
-        Outcome::Delivered { door, verified } => {
-            receipt.submitted = Some(true);
-            receipt.verified = Some(*verified);
-            receipt.door = Some(door.as_str().to_owned());
-        }
-        Outcome::Held(hold) => {
-            receipt.submitted = Some(false);
-            receipt.reason = Some(hold.detail.clone());
-        }
-        Outcome::Unknown { door, reason } => {
-            receipt.verified = Some(false);
-            receipt.door = Some(door.as_str().to_owned());
-            receipt.reason = Some(reason.clone());
-        }
-    }
+    let told = report.told();
+    receipt.submitted = told.submitted;
+    receipt.verified = told.verified;
+    receipt.door = told.door.map(str::to_owned);
+    receipt.reason = told.reason.map(str::to_owned);
     receipts::write(home, seat, &receipt)
 }
 

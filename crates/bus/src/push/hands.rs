@@ -1,10 +1,11 @@
 //! The deliverers of one process: a thread for each seat that is attached here. Never delivers to a seat whose marker names another process.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use muster_core::Fault;
+use muster_core::{Fault, text};
 
 use crate::error::BusError;
 use crate::home::Home;
@@ -18,6 +19,8 @@ use super::{FeedError, LocalFeed, Probe, Seat, Settings, Transport};
 
 /// How long messages are gathered unless the seat says otherwise.
 pub const DEBOUNCE: Duration = Duration::from_secs(1);
+/// How long a deliverer that broke waits before it begins again.
+const AGAIN: Duration = Duration::from_secs(5);
 /// How long the end of a process waits for what is being typed.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -176,20 +179,44 @@ struct Work {
 
 impl Work {
     fn run(mut self) {
-        loop {
-            match self.deliver() {
-                Ok(()) => return,
-                Err(refused) => match self.renamed() {
+        while !self.stop.is_set() {
+            // Whatever breaks in a transport must not leave a seat that says it is attached and hears nothing.
+            let delivered = panic::catch_unwind(AssertUnwindSafe(|| self.deliver()));
+            match delivered {
+                Ok(Ok(())) => return,
+                Ok(Err(FeedError::Refused(reason))) => match self.renamed() {
                     Some(new) => {
                         held(&self.named).clone_from(&new);
                         self.seat.id = new;
                     }
                     None => {
-                        tracing::info!(seat = %self.seat.id, reason = %refused, "a deliverer ended");
+                        self.ended(&reason);
                         return;
                     }
                 },
+                Ok(Err(FeedError::Later(reason))) => {
+                    tracing::warn!(seat = %self.seat.id, reason = %text::terminal(&reason), "a deliverer could not begin; it is tried again");
+                    self.stop.wait(AGAIN);
+                }
+                Err(_) => {
+                    tracing::error!(seat = %self.seat.id, "a deliverer broke; it begins again");
+                    self.stop.wait(AGAIN);
+                }
             }
+        }
+    }
+
+    /// A seat that nobody delivers to does not say that it is attached.
+    fn ended(&self, reason: &str) {
+        tracing::info!(seat = %self.seat.id, reason = %text::terminal(reason), "a deliverer ended");
+        let ours = |marker: &Marker| marker.pane() == Some(&self.seat.target);
+        let cleared = match transports::load(&self.home, &self.seat.id) {
+            Ok(Some(marker)) if ours(&marker) => transports::clear_own(&self.home, &self.seat.id).map(drop),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = cleared {
+            tracing::warn!(seat = %self.seat.id, error = %error.chain(), "the transport marker of a seat could not be cleared");
         }
     }
 

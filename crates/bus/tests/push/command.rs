@@ -208,7 +208,7 @@ fn a_channel_form_reaches_attached_members_lists_the_others_and_never_its_sender
     }
 }
 
-// spec: CMD-011 CMD-012 CMD-018
+// spec: CMD-011 CMD-012 CMD-018 PUSH-023
 #[test]
 fn after_a_clear_its_agent_is_told_who_it_is_whoever_it_listens_to() {
     let world = World::new();

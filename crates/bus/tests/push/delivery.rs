@@ -1,5 +1,6 @@
 //! From a message to the pane.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -407,4 +408,28 @@ fn cpu() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn hands_that_break_once_deliver_all_the_same() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.attach("w1:p1");
+    world.fake.breaks.store(true, Ordering::SeqCst);
+    alice.dm("bob", "hello");
+    assert!(world.fake.wait(1)[0].contains("# hello"));
+    assert_eq!(world.fake.tried.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn a_seat_that_left_the_registry_is_not_called_attached() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.attach("w1:p1");
+    until(|| world.exists(".muster/deliverers/bob.json"));
+    std::fs::write(world.dir.path().join("agents.json"), "{}").unwrap();
+    bob.attach("w1:p1");
+    until(|| !world.exists("transports/bob.json"));
+    alice.ok("register", json!({}));
+    assert_eq!(alice.ok("status", json!({"agentId": "bob"}))["attached"], false);
 }

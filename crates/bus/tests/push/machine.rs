@@ -210,7 +210,11 @@ impl Bus {
         let mut fresh = false;
         for _ in 0..10_000 {
             match self.queue.next(self.now) {
-                Step::Wait(wait) if fresh => return Ok(wait),
+                Step::Wait(wait) if fresh => {
+                    // Roles and channels are looked up again with every look.
+                    prop_assert!(wait <= Duration::from_secs(30), "{wait:?}");
+                    return Ok(wait);
+                }
                 Step::Wait(_) => {
                     let pending = self.pending();
                     self.queue.see(&pending, self.now);
@@ -429,7 +433,7 @@ impl Bus {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    // spec: PUSH-033 PUSH-034 PUSH-041
+    // spec: PUSH-020 PUSH-033 PUSH-041
     #[test]
     fn nothing_is_lost_typed_twice_or_passed_over_and_each_sender_is_in_order(acts in acts(false)) {
         let mut bus = Bus::new();

@@ -4,6 +4,7 @@
 mod command;
 mod delivery;
 mod heavy;
+mod looping;
 mod machine;
 mod panes;
 mod settings;

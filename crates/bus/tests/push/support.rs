@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,8 @@ pub(crate) struct Fake {
     pub(crate) script: Mutex<VecDeque<Outcome>>,
     /// Holds everything while it is set.
     pub(crate) hold: Mutex<Option<Hold>>,
+    /// Breaks at the next delivery.
+    pub(crate) breaks: AtomicBool,
     pub(crate) arrived: Mutex<Vec<Arrival>>,
     /// Every attempt, also those that came to nothing.
     pub(crate) tried: Mutex<Vec<Instant>>,
@@ -122,6 +125,7 @@ impl Transport for Fake {
 
     fn deliver(&self, target: &str, what: &Delivery) -> Outcome {
         self.tried.lock().unwrap().push(Instant::now());
+        assert!(!self.breaks.swap(false, Ordering::SeqCst), "it breaks");
         if let Some(hold) = self.hold.lock().unwrap().clone() {
             return Outcome::Held(hold);
         }
