@@ -36,6 +36,8 @@ pub(crate) struct Hands {
 struct Running {
     /// Whom it delivers to; a rename changes that.
     seat: Arc<Mutex<SeatId>>,
+    /// How its seat wanted to be reached when it began.
+    wanted: Seat,
     stop: Stop,
     thread: JoinHandle<()>,
 }
@@ -83,6 +85,10 @@ impl Hands {
             allowlist: how.allowlist.clone(),
             debounce: how.debounce_ms.map_or(DEBOUNCE, Duration::from_millis),
         };
+        // An agent that joins again is delivered to as before: what may have been typed already is not forgotten.
+        if let Some(marker) = self.goes_on(&seat)? {
+            return Ok(marker);
+        }
         let marker = transports::attach(
             &self.home,
             id,
@@ -99,8 +105,25 @@ impl Hands {
         Ok(marker)
     }
 
+    /// The marker of a seat that is delivered to from here just as it wants to be.
+    fn goes_on(&self, seat: &Seat) -> Result<Option<Marker>, BusError> {
+        let same = |running: &Running| {
+            let wanted = Seat {
+                id: seat.id.clone(),
+                ..running.wanted.clone()
+            };
+            running.is_of(&seat.id) && wanted == *seat && !running.thread.is_finished()
+        };
+        if !held(&self.running).iter().any(same) {
+            return Ok(None);
+        }
+        let marker = transports::load(&self.home, &seat.id)?;
+        Ok(marker.filter(|marker| marker.pid == std::process::id() && marker.pane() == Some(&seat.target)))
+    }
+
     fn begin(&self, seat: Seat) -> Result<(), BusError> {
         let stop = Stop::new();
+        let wanted = seat.clone();
         let named = Arc::new(Mutex::new(seat.id.clone()));
         let work = Work {
             home: self.home.clone(),
@@ -121,6 +144,7 @@ impl Hands {
         running.retain(|running| !running.thread.is_finished());
         running.push(Running {
             seat: named,
+            wanted,
             stop,
             thread,
         });

@@ -70,6 +70,9 @@ pub(crate) fn block(token: &str, messages: &[Quoted<'_>], older: &dyn Fn(&str) -
             shown(message, if taken == 0 { room } else { MAX_BLOCK })
         };
         needs += shown.len();
+        if older(message.source) > 0 && !sources.contains(message.source) {
+            needs += OWN;
+        }
         if taken > 0 && bytes + needs > MAX_BLOCK {
             break;
         }

@@ -56,7 +56,7 @@ fn each_command_is_typed_as_it_is_and_confirmed_by_a_receipt_that_no_agent_sees(
             "send_command",
             json!({"to": "bob", "command": command, "reminderMs": 0}),
         );
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert_eq!(
             (&said["delivery"], &said["command"]),
             (&json!("confirmed"), &json!(command))
@@ -224,7 +224,7 @@ fn after_a_clear_its_agent_is_told_who_it_is_whoever_it_listens_to() {
     let arrived = world.fake.arrived.lock().unwrap();
     let after = arrived[1].at - arrived[0].at;
     assert!(
-        (Duration::from_millis(2_900)..Duration::from_secs(5)).contains(&after),
+        (Duration::from_millis(2_900)..Duration::from_secs(8)).contains(&after),
         "{after:?}"
     );
     for part in [
@@ -282,7 +282,7 @@ fn without_a_receipt_the_answer_is_pending_with_a_warning_and_no_reminder_comes(
     );
     let took = begun.elapsed();
     assert!(
-        (Duration::from_millis(990)..Duration::from_millis(2_000)).contains(&took),
+        (Duration::from_millis(990)..Duration::from_secs(5)).contains(&took),
         "{took:?}"
     );
     assert_eq!(
@@ -317,7 +317,7 @@ mod usual {
         remote(&world, "bob");
         let begun = Instant::now();
         let said = lead.ok("send_command", clear(json!({"waitForDelivery": false})));
-        assert!(begun.elapsed() < Duration::from_millis(500));
+        assert!(begun.elapsed() < Duration::from_secs(3));
         assert_eq!(
             (&said["delivery"], said.get("warning")),
             (&json!("pending"), None)
@@ -326,7 +326,7 @@ mod usual {
         let said = lead.ok("send_command", clear(json!({})));
         let took = begun.elapsed();
         assert!(
-            (Duration::from_millis(7_900)..Duration::from_secs(10)).contains(&took),
+            (Duration::from_millis(7_900)..Duration::from_secs(14)).contains(&took),
             "{took:?}"
         );
         assert_eq!(said["delivery"], "pending");
@@ -410,7 +410,7 @@ fn a_command_that_may_have_been_typed_is_pending_says_so_and_is_not_typed_again(
     let begun = Instant::now();
     let said = lead.ok("send_command", clear(json!({"reminderMs": 0})));
     assert!(
-        begun.elapsed() < Duration::from_secs(3),
+        begun.elapsed() < Duration::from_secs(6),
         "it does not wait for what will not come"
     );
     assert_eq!(said["delivery"], "pending");

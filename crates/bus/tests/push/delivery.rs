@@ -34,7 +34,7 @@ fn a_direct_message_is_in_the_pane_within_a_moment_and_then_it_is_read() {
     let begun = Instant::now();
     alice.dm("bob", "how far are you?");
     let typed = world.fake.wait(1);
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     let arrival = world.fake.arrived.lock().unwrap()[0].clone();
     assert_eq!(arrival.target, "w1:p1");
     let lines: Vec<&str> = typed[0].lines().collect();
@@ -428,7 +428,7 @@ fn a_seat_that_left_the_registry_is_not_called_attached() {
     bob.attach("w1:p1");
     until(|| world.exists(".muster/deliverers/bob.json"));
     std::fs::write(world.dir.path().join("agents.json"), "{}").unwrap();
-    bob.attach("w1:p1");
+    bob.attach("w1:p2");
     until(|| !world.exists("transports/bob.json"));
     alice.ok("register", json!({}));
     assert_eq!(alice.ok("status", json!({"agentId": "bob"}))["attached"], false);

@@ -4,7 +4,7 @@ use muster_bus::push::{Settings, Why};
 use muster_bus::transports::{self, Report};
 use serde_json::json;
 
-use crate::support::{Agent, World, hold, open, plain_tools, seat, texts, until};
+use crate::support::{Agent, World, hold, open, plain_tools, seat, texts, unknown, until};
 
 #[test]
 fn a_pane_that_is_not_there_is_not_attached_and_leaves_nothing() {
@@ -271,4 +271,28 @@ fn a_pane_that_takes_nothing_is_told_of_in_the_seats_status() {
     *world.fake.hold.lock().unwrap() = None;
     world.fake.wait(1);
     until(|| alice.ok("status", json!({"agentId": "bob"}))["push"]["stale"] == false);
+}
+
+#[test]
+fn who_joins_again_is_delivered_to_as_before_and_nothing_is_typed_again() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    let how = json!({"attach": {"tmuxTarget": "w1:p1", "debounceMs": 0}, "readInbox": false});
+    let first = bob.ok("join", how.clone());
+    assert_eq!(first["attached"], true, "{first:?}");
+    world.fake.script.lock().unwrap().push_back(unknown());
+    alice.dm("bob", "maybe");
+    world.fake.wait(1);
+    let again = bob.ok("join", how);
+    assert_eq!(again["attach"], first["attach"]);
+    alice.dm("bob", "later");
+    let typed = world.fake.wait(2);
+    assert!(
+        typed[1].contains("# later") && !typed[1].contains("maybe"),
+        "{typed:?}"
+    );
+    // Another wish is another attachment.
+    let other = json!({"attach": {"tmuxTarget": "w1:p1", "debounceMs": 1}, "readInbox": false});
+    bob.ok("join", other);
+    assert_eq!(world.json("transports/bob.json")["debounceMs"], 1);
 }
