@@ -127,7 +127,7 @@ impl<'h> Peek<'h> {
         let mut set: Vec<&Mark> = Vec::new();
         for mark in &self.marks {
             // Somebody else read on, or the log was cut: what the number counted is not there any more.
-            if cursor.damaged || cursor.get(&mark.source) == mark.seen {
+            if mark.log.stands() && (cursor.damaged || cursor.get(&mark.source) == mark.seen) {
                 cursor.set(&mark.source, mark.read_to);
                 set.push(mark);
             }
@@ -141,7 +141,7 @@ impl<'h> Peek<'h> {
         }
         // A cut that ran at this very moment may have moved the cursor before it was overwritten. Too low shows more and hides nothing.
         let mut low = false;
-        for mark in set.iter().filter(|_| false) {
+        for mark in set.iter().filter(|mark| !mark.log.stands()) {
             cursor.set(&mark.source, 0);
             low = true;
         }

@@ -15,6 +15,7 @@ use crate::limits::{Bound, DECISION_AGE};
 use crate::log::{self, Entry, Log};
 use crate::message::{self, Kind, Message, Status};
 use crate::names::{RoomName, SeatId};
+use crate::push::ControlCommand;
 use crate::registry::Agents;
 use crate::rename;
 use crate::rooms;
@@ -43,6 +44,36 @@ pub fn send(home: &Home, from: &SeatId, to: &SeatId, text: &str) -> Result<Sent,
         id: message.id,
         ts: message.ts,
         warning: unknown(home, to),
+    })
+}
+
+/// Writes a command for an agent's own program into its inbox, where whoever delivers to it finds it in its place.
+pub(crate) fn command(
+    home: &Home,
+    from: &SeatId,
+    to: &SeatId,
+    command: ControlCommand,
+) -> Result<Sent, BusError> {
+    let mut message = Message::new(home.now(), from.as_str(), command.as_str().to_owned())?;
+    message.to = Some(to.clone());
+    message.control = true;
+    marked(home, to, message)
+}
+
+/// Sends a direct message that must be read now, whoever its reader listens to.
+pub(crate) fn remind(home: &Home, from: &SeatId, to: &SeatId, text: String) -> Result<Sent, BusError> {
+    let mut message = Message::new(home.now(), from.as_str(), text)?;
+    message.to = Some(to.clone());
+    message.urgent = true;
+    marked(home, to, message)
+}
+
+fn marked(home: &Home, to: &SeatId, message: Message) -> Result<Sent, BusError> {
+    deliver(home, to, &message)?;
+    Ok(Sent {
+        id: message.id,
+        ts: message.ts,
+        warning: None,
     })
 }
 

@@ -63,6 +63,25 @@ fn what_was_cut_away_meanwhile_is_not_counted_as_read_a_second_time() {
 }
 
 #[test]
+fn a_number_that_counted_what_was_cut_away_is_not_written_where_the_cursor_did_not_move() {
+    let (_dir, home, ada) = bus(0);
+    let bea = SeatId::parse("bea").unwrap();
+    for number in 0..40 {
+        let text = format!("<{number}> {}", "x".repeat(1_000));
+        post::send(&home, &bea, &ada, &text).unwrap();
+    }
+    let peek = unlocked(&home, &ada);
+    let told = peek.text().unwrap();
+    assert!(told.contains("<7>") && !told.contains("<9>"), "{told}");
+    let mut log = Log::open(&home, &home::inbox(&ada)).unwrap();
+    log.archive(|number, _| number < 6, Some("archive/inbox/ada.jsonl"))
+        .unwrap();
+    drop(log);
+    peek.confirm().unwrap();
+    assert_eq!(unread(&home, &ada).len(), 34);
+}
+
+#[test]
 fn a_reader_that_went_on_meanwhile_is_not_set_back() {
     let (_dir, home, ada) = bus(4);
     let peek = unlocked(&home, &ada);

@@ -151,6 +151,14 @@ pub(crate) fn remote(
     take(home, seat, row)
 }
 
+/// Forgets the lease of a remote deliverer, which says that it has ended.
+pub(crate) fn ended(home: &Home, seat: &SeatId) -> Result<(), BusError> {
+    match row(home, seat)? {
+        Some(row) if row.until.is_some() => release(home, seat, &row.holder),
+        _ => Ok(()),
+    }
+}
+
 /// The lease of a deliverer of this process. It is given back when this is dropped, and dies with the process.
 pub(crate) struct Lease {
     home: Home,

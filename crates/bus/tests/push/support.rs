@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,8 @@ pub(crate) struct Fake {
     pub(crate) script: Mutex<VecDeque<Outcome>>,
     /// Holds everything while it is set.
     pub(crate) hold: Mutex<Option<Hold>>,
+    /// Breaks at the next delivery.
+    pub(crate) breaks: AtomicBool,
     pub(crate) arrived: Mutex<Vec<Arrival>>,
     /// Every attempt, also those that came to nothing.
     pub(crate) tried: Mutex<Vec<Instant>>,
@@ -122,6 +125,7 @@ impl Transport for Fake {
 
     fn deliver(&self, target: &str, what: &Delivery) -> Outcome {
         self.tried.lock().unwrap().push(Instant::now());
+        assert!(!self.breaks.swap(false, Ordering::SeqCst), "it breaks");
         if let Some(hold) = self.hold.lock().unwrap().clone() {
             return Outcome::Held(hold);
         }
@@ -240,15 +244,25 @@ impl Agent {
         self.call_while(tool, arguments, &|| true)
     }
 
+    /// Begins a call and leaves it as it is.
+    pub(crate) fn begin(&self, tool: &str, arguments: Value) -> Called {
+        let mut arguments = arguments.as_object().unwrap().clone();
+        arguments.insert("from".to_owned(), self.id.clone().into());
+        self.tools
+            .call(&self.session, &Caller::default(), tool, arguments, &|| true)
+    }
+
     /// Calls a tool and waits as a server does.
     pub(crate) fn call_while(&self, tool: &str, arguments: Value, wanted: &dyn Fn() -> bool) -> Answer {
         let mut arguments = arguments.as_object().unwrap().clone();
-        let own = if tool.starts_with("send_") {
-            "from"
-        } else {
-            "agentId"
+        let own = match tool {
+            "send_message" | "send_command" => Some("from"),
+            "capabilities" | "list_agents" | "prune" => None,
+            _ => Some("agentId"),
         };
-        arguments.entry(own).or_insert(self.id.clone().into());
+        if let Some(own) = own {
+            arguments.entry(own).or_insert(self.id.clone().into());
+        }
         match self
             .tools
             .call(&self.session, &Caller::default(), tool, arguments, wanted)
@@ -266,6 +280,9 @@ impl Agent {
                     while !waiting.grew() {
                         if Instant::now() > until {
                             return waiting.timed_out();
+                        }
+                        if !wanted() {
+                            return waiting.gone();
                         }
                         std::thread::sleep(Duration::from_millis(5));
                     }

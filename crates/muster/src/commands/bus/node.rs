@@ -365,10 +365,7 @@ async fn down_with(args: &BusNodeDown, json: bool) -> Result<(), Failure> {
     let noted = fs::read(&node.note)
         .ok()
         .and_then(|text| serde_json::from_slice::<Note>(&text).ok());
-    let stopped = match node.running()? {
-        Some(note) => Some(end(&note)),
-        None => None,
-    };
+    let stopped = node.running()?.map(|note| end(&note));
     let session = node.end_session()?;
     node.forget();
     if noted.is_none() && !session {
