@@ -120,6 +120,10 @@ fn guard_new(log: Log<'_>, message: &Message, line: String) -> Result<(), BusErr
 }
 
 fn restore(home: &Home, name: &str, id: &str, line: &str) -> Result<(), BusError> {
+    // Before it is opened, which would make it again.
+    if moved(home, name)? {
+        return Ok(());
+    }
     let mut log = Log::open(home, name)?;
     let mut there = false;
     log.read(0, |_, entry| {

@@ -380,3 +380,44 @@ fn every_printed_way_to_call_the_hook_prints_what_is_new_once() {
         String::from_utf8(said.stdout).unwrap()
     });
 }
+
+#[test]
+fn the_tools_of_a_pusher_take_the_arguments_that_the_guide_names_and_no_other() {
+    let Some(tools) = tools() else { return };
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bus.md")).unwrap();
+    let (_, table) = text.split_once("\n### A pusher of your own\n").unwrap();
+    let (table, _) = table.split_once("\n### ").unwrap();
+    let sample = json!({
+        "agentId": "ada", "holder": "mine", "includeRoom": true, "waitMs": 0, "seen": "x", "standing": {"suppressed": 0},
+        "source": "room", "room": "general", "upTo": "nothing", "id": "nothing", "from": "bea", "control": true,
+        "submitted": true, "verified": true, "door": "keys", "reason": "none", "build": "x"
+    });
+    let bus = Bus::new();
+    let mut client = Client::new(Sdk::Python, &tools);
+    client.stdio(&bus, "ada", "auto");
+    client.call("ada", "join", json!({"agentId": "ada"}));
+    let mut found = 0;
+    for row in table.lines().filter(|line| line.starts_with("| `")) {
+        let mut cells = row.split('|').skip(1).map(str::trim);
+        let tool = cells.next().unwrap().trim_matches('`');
+        let names: Vec<&str> = cells
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .map(|name| name.trim_matches('`').trim_end_matches('?'))
+            .collect();
+        let named: serde_json::Map<String, Value> = names
+            .iter()
+            .map(|name| ((*name).to_owned(), sample[*name].clone()))
+            .collect();
+        assert!(named.values().all(|value| !value.is_null()), "{tool}: {names:?}");
+        let answer = client.whole("ada", tool, named.clone().into());
+        assert_ne!(answer["body"]["code"], "invalid_arguments", "{tool}: {answer}");
+        let mut more = named;
+        more.insert("other".to_owned(), 1.into());
+        let answer = client.whole("ada", tool, more.into());
+        assert!(answer.to_string().contains("other"), "{tool}: {answer}");
+        found += 1;
+    }
+    assert_eq!(found, 3);
+}

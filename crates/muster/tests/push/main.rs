@@ -2,10 +2,17 @@
 #![cfg(test)]
 
 mod agent;
-#[expect(dead_code, reason = "these tests use a part of what the tests of the bus share")]
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "these tests use a part of what the tests of the bus share"
+)]
 #[path = "../bus/support/mod.rs"]
 mod bus;
-#[expect(dead_code, reason = "these tests use a part of what the tests of the hands share")]
+#[expect(
+    dead_code,
+    reason = "these tests use a part of what the tests of the hands share"
+)]
 #[path = "../../../mirror/tests/herdr/server.rs"]
 mod herdr;
 mod support;
