@@ -433,3 +433,17 @@ fn a_seat_that_left_the_registry_is_not_called_attached() {
     alice.ok("register", json!({}));
     assert_eq!(alice.ok("status", json!({"agentId": "bob"}))["attached"], false);
 }
+
+#[test]
+fn a_message_is_seen_when_it_is_written_and_not_at_the_next_look() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.ok("attach_agent", json!({"tmuxTarget": "w1:p1", "debounceMs": 0}));
+    let begun = Instant::now();
+    for number in 0..20 {
+        alice.dm("bob", &format!("m{number}"));
+        world.fake.wait(number + 1);
+    }
+    // Twenty looks by the clock alone, half a second apart, would take ten.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
