@@ -80,7 +80,7 @@ impl Drop for Here<'_> {
     }
 }
 
-/// Delivers what `feed` has for `seat` through `transport`, until `stop` is set.
+/// Delivers what `feed` has for `seat` through `transport`, until `stop` is set; what was typed by then is still noted.
 ///
 /// # Errors
 /// [`FeedError::Refused`]: the seat is not this deliverer's, or not any more. What only may pass is tried again, less and less often.
@@ -119,6 +119,7 @@ pub fn run(
             Err(refused @ FeedError::Refused(_)) => return Err(refused),
         }
     }
+    deliverer.settle();
     Ok(())
 }
 
@@ -174,6 +175,24 @@ impl Deliverer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Notes what was typed before the end was asked for. What cannot be noted now is typed again by the next deliverer.
+    fn settle(&mut self) {
+        loop {
+            let noted = match self.queue.next(self.now()) {
+                Step::Receipt(report) => self.feed.receipt(&report).map(|()| self.queue.receipted()),
+                Step::Ack { source, up_to } => self
+                    .feed
+                    .ack(&source, &up_to)
+                    .map(|()| self.queue.acked(&source, &up_to)),
+                Step::Deliver(_) | Step::Wait(_) => return,
+            };
+            if let Err(error) = noted {
+                tracing::warn!(reason = %muster_core::text::terminal(&error.to_string()), "what was typed last could not be noted; it may be typed again");
+                return;
+            }
+        }
     }
 
     fn look(&mut self, wait: Duration) -> Result<(), FeedError> {

@@ -447,3 +447,21 @@ fn a_message_is_seen_when_it_is_written_and_not_at_the_next_look() {
     // Twenty looks by the clock alone, half a second apart, would take ten.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
+
+#[test]
+fn what_is_being_typed_when_the_process_ends_is_typed_and_noted() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.attach("w1:p1");
+    *world.fake.slow.lock().unwrap() = Duration::from_millis(700);
+    alice.dm("bob", "hello");
+    world.fake.wait(1);
+    let asked = Instant::now();
+    world.tools.end();
+    assert!(asked.elapsed() >= Duration::from_millis(300));
+    assert!(
+        bob.unread("inbox").is_empty(),
+        "it is not typed again by the next one"
+    );
+    assert!(!world.exists("transports/bob.json") && !world.exists(".muster/deliverers/bob.json"));
+}

@@ -54,6 +54,8 @@ pub(crate) struct Fake {
     pub(crate) script: Mutex<VecDeque<Outcome>>,
     /// Holds everything while it is set.
     pub(crate) hold: Mutex<Option<Hold>>,
+    /// How long a delivery takes.
+    pub(crate) slow: Mutex<Duration>,
     /// Breaks at the next delivery.
     pub(crate) breaks: AtomicBool,
     pub(crate) arrived: Mutex<Vec<Arrival>>,
@@ -145,6 +147,7 @@ impl Transport for Fake {
             what,
             at: Instant::now(),
         });
+        std::thread::sleep(*self.slow.lock().unwrap());
         outcome.unwrap_or(Outcome::Delivered {
             door: Door::Paste,
             verified: true,

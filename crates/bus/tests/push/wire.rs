@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use muster_bus::Home;
+use muster_bus::limits::{Bound, Limits};
 use muster_bus::push::Pending;
 use muster_bus::tools;
+use muster_core::Clock;
 use serde_json::{Value, json};
 
-use crate::support::{World, until};
+use crate::support::{Agent, World, plain_tools, until};
 
 fn parse(body: &serde_json::Map<String, Value>) -> Pending {
     serde_json::from_value(Value::Object(body.clone())).unwrap()
@@ -175,4 +178,40 @@ fn nobody_reads_acknowledges_or_reports_for_another() {
     assert_eq!(alice.unread("inbox"), ["x"]);
     assert!(!world.exists("receipts/alice.jsonl"));
     assert!(!world.exists(".muster/deliverers/alice.json"));
+}
+
+#[test]
+fn what_was_delivered_is_noted_though_the_channel_was_cut_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = Bound { max: 10, keep: 5 };
+    let limits = Limits {
+        room: small,
+        status: small,
+    };
+    let tools = plain_tools(Home::open(dir.path(), limits, Clock::system()).unwrap());
+    let (alice, bob) = (Agent::join(&tools, "alice"), Agent::join(&tools, "bob"));
+    let post = |from: usize, to: usize| (from..to).for_each(|n| alice.post("seo", &format!("m{n}")));
+    bob.ok("join_room", json!({"room": "seo"}));
+    post(0, 8);
+    let pending = parse(&bob.ok("pending_messages", json!({"holder": "p1"})));
+    let seo = pending
+        .sources
+        .iter()
+        .find(|source| source.source == "#seo")
+        .unwrap();
+    let last = seo.entries.last().unwrap().clone();
+    assert_eq!(last["text"], "m7");
+    post(8, 12);
+    let ack = |entry: &Value| {
+        bob.ok(
+            "ack_messages",
+            json!({"source": "room", "room": "seo", "upTo": entry}),
+        )
+    };
+    assert_eq!(ack(&last["id"])["acked"], true);
+    assert_eq!(bob.unread("#seo"), ["m8", "m9", "m10", "m11"]);
+    // What is in the archive by now cannot be marked, and nothing else is.
+    let first = seo.entries.iter().find(|entry| entry["text"] == "m0").unwrap();
+    assert_eq!(ack(&first["id"])["acked"], false);
+    assert_eq!(bob.unread("#seo").len(), 4);
 }
