@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use muster_bus::Home;
 use muster_bus::limits::{Bound, Limits};
 use muster_bus::push::Pending;
-use muster_bus::tools;
+use muster_bus::tools::{self, Called, Waiting};
 use muster_core::Clock;
 use serde_json::{Value, json};
 
-use crate::support::{Agent, World, plain_tools, until};
+use crate::support::{Agent, World, plain_tools, told, until};
 
 fn parse(body: &serde_json::Map<String, Value>) -> Pending {
     serde_json::from_value(Value::Object(body.clone())).unwrap()
@@ -214,4 +214,60 @@ fn what_was_delivered_is_noted_though_the_channel_was_cut_meanwhile() {
     let first = seo.entries.iter().find(|entry| entry["text"] == "m0").unwrap();
     assert_eq!(ack(&first["id"])["acked"], false);
     assert_eq!(bob.unread("#seo").len(), 4);
+}
+
+/// A wait that has looked once and found nothing.
+fn waiting(world: &World, agent: &Agent, tool: &str, arguments: Value) -> Waiting {
+    let Called::Wait(mut waiting) = agent.begin(tool, arguments) else {
+        panic!("{tool} waits");
+    };
+    assert!(waiting.read(&world.tools, &|| true).is_none(), "{tool}");
+    assert!(!waiting.grew());
+    *waiting
+}
+
+#[test]
+fn who_waits_is_told_of_what_it_waits_for_and_need_not_look() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.ok(
+        "report_transport",
+        json!({"transport": "tmux-push-remote", "host": "elsewhere", "tmuxTarget": "%1"}),
+    );
+    let mut receipts = waiting(
+        &world,
+        &alice,
+        "send_command",
+        json!({"to": "bob", "command": "/compact"}),
+    );
+    let known = bob.ok("pending_messages", json!({"holder": "p1"}));
+    let id = known["sources"][0]["entries"][0]["id"].clone();
+    let ask = json!({"holder": "p1", "waitMs": 60_000, "seen": known["seen"]});
+    let mut unread = waiting(&world, &bob, "pending_messages", ask.clone());
+    let other = std::thread::spawn({
+        let bob = bob.clone();
+        move || {
+            std::thread::sleep(Duration::from_millis(200));
+            bob.ok(
+                "report_receipt",
+                json!({"id": id, "from": "alice", "control": true, "submitted": true, "build": "b1"}),
+            );
+            bob.ok("join_room", json!({"room": "seo"}));
+        }
+    });
+    assert!(told(&mut receipts));
+    assert!(receipts.grew());
+    let answer = receipts.read(&world.tools, &|| true).unwrap();
+    assert_eq!(answer.body["delivery"], "confirmed", "{answer:?}");
+    // A channel that was joined is a new source.
+    assert!(told(&mut unread));
+    other.join().unwrap();
+    unread.read(&world.tools, &|| true);
+    alice.post("seo", "BLOCKER: x");
+    assert!(told(&mut unread));
+    let answer = unread.read(&world.tools, &|| true).unwrap();
+    assert!(
+        answer.body["sources"].to_string().contains("BLOCKER: x"),
+        "{answer:?}"
+    );
 }
