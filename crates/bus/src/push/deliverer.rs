@@ -6,6 +6,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crate::fresh;
+use crate::names::SeatId;
 
 use super::queue::{Queue, Step};
 use super::{Feed, FeedError, Seat, Settings, Standing, Transport};
@@ -95,10 +96,12 @@ pub fn run(
     let mut deliverer = Deliverer {
         feed,
         transport,
+        seat: &seat.id,
         target: &seat.target,
         queue: Queue::new(seat.clone(), settings.clone(), salt),
         begun: Instant::now(),
         beat: Duration::ZERO,
+        other: None,
         fresh: false,
         told: Standing::default(),
     };
@@ -126,11 +129,14 @@ pub fn run(
 struct Deliverer<'r> {
     feed: &'r mut dyn Feed,
     transport: &'r dyn Transport,
+    seat: &'r SeatId,
     target: &'r str,
     queue: Queue,
     begun: Instant,
     /// When the next heartbeat is due.
     beat: Duration,
+    /// Who else delivers to this seat, as far as that was told.
+    other: Option<String>,
     /// The feed was asked since the last thing that took time.
     fresh: bool,
     told: Standing,
@@ -199,6 +205,15 @@ impl Deliverer<'_> {
         let pending = self.feed.pending(wait)?;
         self.queue.see(&pending, self.now());
         self.fresh = true;
+        if pending.other_deliverer != self.other {
+            match &pending.other_deliverer {
+                Some(other) => {
+                    tracing::warn!(seat = %self.seat, other = %muster_core::text::terminal(other), "another process delivers to this seat, so nothing is typed from here until it ends");
+                }
+                None => tracing::info!(seat = %self.seat, "this process delivers to the seat now"),
+            }
+            self.other = pending.other_deliverer;
+        }
         Ok(())
     }
 }

@@ -271,3 +271,23 @@ fn who_waits_is_told_of_what_it_waits_for_and_need_not_look() {
         "{answer:?}"
     );
 }
+
+#[test]
+fn a_pusher_that_ends_leaves_what_its_successor_said() {
+    let world = World::new();
+    let bob = world.agent("bob");
+    let report = |pane: &str| json!({"transport": "tmux-push-remote", "host": "elsewhere", "tmuxTarget": pane, "build": "b1"});
+    bob.ok("report_transport", report("%1"));
+    assert_eq!(world.json("transports/bob.json")["build"], "b1");
+    bob.ok("pending_messages", json!({"holder": "p1"}));
+    bob.ok("report_transport", report("%2"));
+    let clear =
+        |pane: &str, holder: &str| bob.ok("clear_transport", json!({"tmuxTarget": pane, "holder": holder}));
+    assert_eq!(clear("%1", "p2")["cleared"], false);
+    let other = || parse(&bob.ok("pending_messages", json!({"holder": "p3"}))).other_deliverer;
+    assert_eq!(other(), Some("p1".to_owned()));
+    assert_eq!(clear("%1", "p1")["cleared"], false);
+    assert_eq!(world.json("transports/bob.json")["target"], "%2");
+    assert_eq!(other(), None);
+    assert_eq!(clear("%2", "p3")["cleared"], true);
+}
