@@ -93,18 +93,18 @@ fn guard_new(log: Log<'_>, message: &Message, line: String) -> Result<(), BusErr
     if home.mode() == Mode::Native || !log.is_new() {
         return Ok(());
     }
-    let (name, id) = (log.name().to_owned(), message.id.clone());
+    let (name, id, inode) = (log.name().to_owned(), message.id.clone(), log.inode());
     // Others may write meanwhile.
     drop(log);
     thread::sleep(Duration::from_millis(50));
     // The line is in the file, so this is no failure of the message: the later looks may do what this one could not.
-    if let Err(error) = restore(&home, &name, &id, &line) {
+    if let Err(error) = restore(&home, &name, inode, &id, &line) {
         tracing::warn!(error = %error.chain(), "a first message could not be looked after yet");
     }
     let later = move || {
         for pause in [450, 1_500] {
             thread::sleep(Duration::from_millis(pause));
-            if let Err(error) = restore(&home, &name, &id, &line) {
+            if let Err(error) = restore(&home, &name, inode, &id, &line) {
                 tracing::warn!(error = %error.chain(), "a first message could not be looked after");
             }
         }
@@ -119,12 +119,12 @@ fn guard_new(log: Log<'_>, message: &Message, line: String) -> Result<(), BusErr
     Ok(())
 }
 
-fn restore(home: &Home, name: &str, id: &str, line: &str) -> Result<(), BusError> {
-    // Before it is opened, which would make it again.
-    if moved(home, name)? {
+fn restore(home: &Home, name: &str, inode: u64, id: &str, line: &str) -> Result<(), BusError> {
+    // A program that empties a file leaves it the same file. Another one, or none, stands there after a rename or a cut, which took the
+    // message along.
+    let Some(mut log) = Log::open_existing(home, name)?.filter(|log| log.inode() == inode) else {
         return Ok(());
-    }
-    let mut log = Log::open(home, name)?;
+    };
     let mut there = false;
     log.read(0, |_, entry| {
         there = message::field(&entry, "id") == Some(id);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -311,9 +311,7 @@ fn wait_for(waiters: Vec<&mut Waiter>, until: Instant) -> bool {
         };
         let slept = left.min(LOOK);
         let begun = Instant::now();
-        if !told(&mut waiters, &waker) {
-            thread::park_timeout(slept);
-        }
+        park_until_told(&mut waiters, &waker, slept);
         if waiters.iter().any(|waiter| waiter.grew()) {
             return true;
         }
@@ -324,14 +322,17 @@ fn wait_for(waiters: Vec<&mut Waiter>, until: Instant) -> bool {
     }
 }
 
-/// Whether the system told of a change, now or since the last note; if not, it will unpark the thread when it does.
-fn told(waiters: &mut [&mut Waiter], waker: &Waker) -> bool {
+/// Parks this thread until the system tells of a change, now or since the last note, or `span` has passed.
+fn park_until_told(waiters: &mut [&mut Waiter], waker: &Waker, span: Duration) {
     let mut context = Context::from_waker(waker);
-    let mut futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = waiters
+    let mut told: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = waiters
         .iter_mut()
         .map(|waiter| Box::pin(waiter.told()) as Pin<Box<dyn Future<Output = ()> + '_>>)
         .collect();
-    futures
-        .iter_mut()
-        .any(|future| future.as_mut().poll(&mut context) == Poll::Ready(()))
+    let is_told =
+        |told: &mut Pin<Box<dyn Future<Output = ()> + '_>>| told.as_mut().poll(&mut context).is_ready();
+    if !told.iter_mut().any(is_told) {
+        // What is told wakes the thread only as long as these are kept.
+        thread::park_timeout(span);
+    }
 }

@@ -260,6 +260,19 @@ pub(super) struct Report {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Clear {
+    /// Your id.
+    pub(super) agent_id: String,
+    /// Only if this is the pane that the marker names. Only pushers say it.
+    #[schemars(skip)]
+    pub(super) tmux_target: Option<String>,
+    /// Only the lease of this pusher. Only pushers say it.
+    #[schemars(skip)]
+    pub(super) holder: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PendingMessages {
     /// Your id.
     pub(super) agent_id: String,

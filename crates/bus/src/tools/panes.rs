@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::args::{Attach, AttachAgent, AttachHow, Nothing, Own, ReadPane, Report};
+use super::args::{Attach, AttachAgent, AttachHow, Clear, Nothing, Own, ReadPane, Report};
 use super::{Call, Said, object, said};
 use crate::error::BusError;
 use crate::names::SeatId;
@@ -125,10 +125,14 @@ fn host(call: &Call<'_>, args: &Report) -> Option<&'static str> {
     }
 }
 
-pub(super) fn clear_transport(call: &Call<'_>, args: Own) -> Said {
+pub(super) fn clear_transport(call: &Call<'_>, args: Clear) -> Said {
     call.acting(&args.agent_id, |seat| {
-        let cleared = transports::clear(call.home(), seat)?;
-        lease::ended(call.home(), seat)?;
+        let home = call.home();
+        let cleared = match &args.tmux_target {
+            Some(target) => transports::clear_of(home, seat, target)?,
+            None => transports::clear(home, seat)?,
+        };
+        lease::ended(home, seat, args.holder.as_deref())?;
         Ok(object! {"cleared": cleared})
     })
 }

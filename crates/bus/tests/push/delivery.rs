@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use muster_bus::Mode;
 use muster_bus::push::{Settings, Why};
 
-use crate::support::{World, hold, unknown, until};
+use crate::support::{World, hold, open, unknown, until};
 
 // spec: PUSH-012 PUSH-038 PUSH-058 PUSH-059
 #[test]
@@ -432,4 +433,57 @@ fn a_seat_that_left_the_registry_is_not_called_attached() {
     until(|| !world.exists("transports/bob.json"));
     alice.ok("register", json!({}));
     assert_eq!(alice.ok("status", json!({"agentId": "bob"}))["attached"], false);
+}
+
+#[test]
+fn a_message_is_seen_when_it_is_written_and_not_at_the_next_look() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.ok("attach_agent", json!({"tmuxTarget": "w1:p1", "debounceMs": 0}));
+    let begun = Instant::now();
+    for number in 0..20 {
+        alice.dm("bob", &format!("m{number}"));
+        world.fake.wait(number + 1);
+    }
+    // Twenty looks by the clock alone, half a second apart, would take ten.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_is_being_typed_when_the_process_ends_is_typed_and_noted() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.attach("w1:p1");
+    *world.fake.slow.lock().unwrap() = Duration::from_millis(700);
+    alice.dm("bob", "hello");
+    world.fake.wait(1);
+    let asked = Instant::now();
+    world.tools.end();
+    assert!(asked.elapsed() >= Duration::from_millis(300));
+    assert!(
+        bob.unread("inbox").is_empty(),
+        "it is not typed again by the next one"
+    );
+    assert!(!world.exists("transports/bob.json") && !world.exists(".muster/deliverers/bob.json"));
+}
+
+#[test]
+fn a_directory_that_other_programs_share_is_pushed_from_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).choose(Mode::Shared).unwrap();
+    let world = World::at(dir, Settings::default());
+    assert_eq!(world.home().mode(), Mode::Shared);
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.attach("w1:p1");
+    alice.dm("bob", "hello");
+    assert!(world.fake.wait(1)[0].contains("# hello"));
+    let said = alice.ok("send_command", json!({"to": "bob", "command": "/compact"}));
+    assert_eq!(said["delivery"], "confirmed");
+    // As another program writes them: without an id, with a time of its own kind, and with fields of its own.
+    let rows = "{\"ts\":1.5,\"from\":\"node\",\"text\":\"from elsewhere\",\"x\":1}\nnot json\n";
+    let path = world.dir.path().join("inbox/bob.jsonl");
+    let mut file = std::fs::File::options().append(true).open(path).unwrap();
+    std::io::Write::write_all(&mut file, rows.as_bytes()).unwrap();
+    assert!(world.fake.wait(3)[2].contains("[DM 00:00 node]\n# from elsewhere"));
+    until(|| bob.unread("inbox").is_empty());
 }

@@ -13,7 +13,7 @@ use muster_bus::push::{
     ControlCommand, Delivery, Door, Hold, Outcome, Probe, Screen, Settings, Transport, Why,
 };
 use muster_bus::sessions::Link;
-use muster_bus::tools::{Answer, Called, Caller, Place, Tools};
+use muster_bus::tools::{Answer, Called, Caller, Place, Tools, Waiting};
 use muster_bus::transports::{ConfigSource, Configured, Panes, TransportKind};
 use muster_bus::{Home, SeatId};
 use muster_core::Clock;
@@ -54,6 +54,8 @@ pub(crate) struct Fake {
     pub(crate) script: Mutex<VecDeque<Outcome>>,
     /// Holds everything while it is set.
     pub(crate) hold: Mutex<Option<Hold>>,
+    /// How long a delivery takes.
+    pub(crate) slow: Mutex<Duration>,
     /// Breaks at the next delivery.
     pub(crate) breaks: AtomicBool,
     pub(crate) arrived: Mutex<Vec<Arrival>>,
@@ -145,6 +147,7 @@ impl Transport for Fake {
             what,
             at: Instant::now(),
         });
+        std::thread::sleep(*self.slow.lock().unwrap());
         outcome.unwrap_or(Outcome::Delivered {
             door: Door::Paste,
             verified: true,
@@ -183,7 +186,10 @@ impl World {
     }
 
     pub(crate) fn with(settings: Settings) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap(), settings)
+    }
+
+    pub(crate) fn at(dir: tempfile::TempDir, settings: Settings) -> Self {
         let fake = Arc::new(Fake::default());
         let tools = plain_tools(open(dir.path())).with_transport(fake.clone(), settings);
         Self { dir, fake, tools }
@@ -247,7 +253,8 @@ impl Agent {
     /// Begins a call and leaves it as it is.
     pub(crate) fn begin(&self, tool: &str, arguments: Value) -> Called {
         let mut arguments = arguments.as_object().unwrap().clone();
-        arguments.insert("from".to_owned(), self.id.clone().into());
+        let own = if tool == "send_command" { "from" } else { "agentId" };
+        arguments.insert(own.to_owned(), self.id.clone().into());
         self.tools
             .call(&self.session, &Caller::default(), tool, arguments, &|| true)
     }
@@ -378,4 +385,28 @@ pub(crate) fn role() -> Option<(String, Home)> {
     let role = std::env::var("BUS_ROLE").ok()?;
     let dir = std::env::var("BUS_DIR").unwrap();
     Some((role, open(Path::new(&dir))))
+}
+
+/// Unparks a thread.
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Whether a wait is told of something within half a minute, without looking.
+pub(crate) fn told(waiting: &mut Waiting) -> bool {
+    let waker = std::task::Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut told = std::pin::pin!(waiting.told());
+    let until = Instant::now() + Duration::from_secs(30);
+    while told.as_mut().poll(&mut context).is_pending() {
+        let Some(left) = until.checked_duration_since(Instant::now()) else {
+            return false;
+        };
+        std::thread::park_timeout(left);
+    }
+    true
 }

@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use muster_bus::Home;
+use muster_bus::limits::{Bound, Limits};
 use muster_bus::push::Pending;
-use muster_bus::tools;
+use muster_bus::tools::{self, Called, Waiting};
+use muster_core::Clock;
 use serde_json::{Value, json};
 
-use crate::support::{World, until};
+use crate::support::{Agent, World, plain_tools, told, until};
 
 fn parse(body: &serde_json::Map<String, Value>) -> Pending {
     serde_json::from_value(Value::Object(body.clone())).unwrap()
@@ -175,4 +178,116 @@ fn nobody_reads_acknowledges_or_reports_for_another() {
     assert_eq!(alice.unread("inbox"), ["x"]);
     assert!(!world.exists("receipts/alice.jsonl"));
     assert!(!world.exists(".muster/deliverers/alice.json"));
+}
+
+#[test]
+fn what_was_delivered_is_noted_though_the_channel_was_cut_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = Bound { max: 10, keep: 5 };
+    let limits = Limits {
+        room: small,
+        status: small,
+    };
+    let tools = plain_tools(Home::open(dir.path(), limits, Clock::system()).unwrap());
+    let (alice, bob) = (Agent::join(&tools, "alice"), Agent::join(&tools, "bob"));
+    let post = |from: usize, to: usize| (from..to).for_each(|n| alice.post("seo", &format!("m{n}")));
+    bob.ok("join_room", json!({"room": "seo"}));
+    post(0, 8);
+    let pending = parse(&bob.ok("pending_messages", json!({"holder": "p1"})));
+    let seo = pending
+        .sources
+        .iter()
+        .find(|source| source.source == "#seo")
+        .unwrap();
+    let last = seo.entries.last().unwrap().clone();
+    assert_eq!(last["text"], "m7");
+    post(8, 12);
+    let ack = |entry: &Value| {
+        bob.ok(
+            "ack_messages",
+            json!({"source": "room", "room": "seo", "upTo": entry}),
+        )
+    };
+    assert_eq!(ack(&last["id"])["acked"], true);
+    assert_eq!(bob.unread("#seo"), ["m8", "m9", "m10", "m11"]);
+    // What is in the archive by now cannot be marked, and nothing else is.
+    let first = seo.entries.iter().find(|entry| entry["text"] == "m0").unwrap();
+    assert_eq!(ack(&first["id"])["acked"], false);
+    assert_eq!(bob.unread("#seo").len(), 4);
+}
+
+/// A wait that has looked once and found nothing.
+fn waiting(world: &World, agent: &Agent, tool: &str, arguments: Value) -> Waiting {
+    let Called::Wait(mut waiting) = agent.begin(tool, arguments) else {
+        panic!("{tool} waits");
+    };
+    assert!(waiting.read(&world.tools, &|| true).is_none(), "{tool}");
+    assert!(!waiting.grew());
+    *waiting
+}
+
+#[test]
+fn who_waits_is_told_of_what_it_waits_for_and_need_not_look() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.ok(
+        "report_transport",
+        json!({"transport": "tmux-push-remote", "host": "elsewhere", "tmuxTarget": "%1"}),
+    );
+    let mut receipts = waiting(
+        &world,
+        &alice,
+        "send_command",
+        json!({"to": "bob", "command": "/compact"}),
+    );
+    let known = bob.ok("pending_messages", json!({"holder": "p1"}));
+    let id = known["sources"][0]["entries"][0]["id"].clone();
+    let ask = json!({"holder": "p1", "waitMs": 60_000, "seen": known["seen"]});
+    let mut unread = waiting(&world, &bob, "pending_messages", ask.clone());
+    let other = std::thread::spawn({
+        let bob = bob.clone();
+        move || {
+            std::thread::sleep(Duration::from_millis(200));
+            bob.ok(
+                "report_receipt",
+                json!({"id": id, "from": "alice", "control": true, "submitted": true, "build": "b1"}),
+            );
+            bob.ok("join_room", json!({"room": "seo"}));
+        }
+    });
+    assert!(told(&mut receipts));
+    assert!(receipts.grew());
+    let answer = receipts.read(&world.tools, &|| true).unwrap();
+    assert_eq!(answer.body["delivery"], "confirmed", "{answer:?}");
+    // A channel that was joined is a new source.
+    assert!(told(&mut unread));
+    other.join().unwrap();
+    unread.read(&world.tools, &|| true);
+    alice.post("seo", "BLOCKER: x");
+    assert!(told(&mut unread));
+    let answer = unread.read(&world.tools, &|| true).unwrap();
+    assert!(
+        answer.body["sources"].to_string().contains("BLOCKER: x"),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn a_pusher_that_ends_leaves_what_its_successor_said() {
+    let world = World::new();
+    let bob = world.agent("bob");
+    let report = |pane: &str| json!({"transport": "tmux-push-remote", "host": "elsewhere", "tmuxTarget": pane, "build": "b1"});
+    bob.ok("report_transport", report("%1"));
+    assert_eq!(world.json("transports/bob.json")["build"], "b1");
+    bob.ok("pending_messages", json!({"holder": "p1"}));
+    bob.ok("report_transport", report("%2"));
+    let clear =
+        |pane: &str, holder: &str| bob.ok("clear_transport", json!({"tmuxTarget": pane, "holder": holder}));
+    assert_eq!(clear("%1", "p2")["cleared"], false);
+    let other = || parse(&bob.ok("pending_messages", json!({"holder": "p3"}))).other_deliverer;
+    assert_eq!(other(), Some("p1".to_owned()));
+    assert_eq!(clear("%1", "p1")["cleared"], false);
+    assert_eq!(world.json("transports/bob.json")["target"], "%2");
+    assert_eq!(other(), None);
+    assert_eq!(clear("%2", "p3")["cleared"], true);
 }
