@@ -3,6 +3,8 @@
 mod acts;
 mod follow;
 mod here;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 

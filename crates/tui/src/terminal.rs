@@ -1,5 +1,8 @@
 //! The terminal's own state: how it is taken, how it is given back, and what comes from it. Never left changed, whatever ends the program but its being killed.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::sync::Once;
@@ -236,29 +239,4 @@ pub(crate) fn read_signals<E: From<Event> + Send + 'static>(events: SyncSender<E
         .name("chat-signals".to_owned())
         .spawn(read)
         .map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_a_script_is_taken_whole_or_refused() {
-        let mut script = b"one\r\n\n\xff\n".to_vec();
-        script.extend(vec![b'x'; LONGEST + 5]);
-        script.extend(b"\nlast");
-        let mut lines = Lines::new(io::BufReader::with_capacity(7, script.as_slice()));
-        assert_eq!(lines.next(), Some(Ok("one".into())));
-        assert_eq!(lines.next(), Some(Ok(String::new())));
-        assert!(lines.next().unwrap().unwrap_err().contains("not UTF-8"));
-        assert!(
-            lines
-                .next()
-                .unwrap()
-                .unwrap_err()
-                .contains("longer than any message")
-        );
-        assert_eq!(lines.next(), Some(Ok("last".into())));
-        assert_eq!(lines.next(), None);
-    }
 }
