@@ -68,7 +68,8 @@ fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rows, D::Error>
 
 impl Policy {
     /// The layers as JSON without blanks: `{"global":…,"project":…,"task":…}`, null for an absent layer, else a list of
-    /// `[action, scope, effect]` in the order of action, scope. Equal policies give the same bytes.
+    /// `[action, scope, effect]` in the order of action, scope. Equal policies give the same bytes. A stored grant of a kind that
+    /// its action does not take is written as it stands, and refused when it is read.
     #[must_use]
     pub fn to_json(&self) -> String {
         let mut out = String::from("{");

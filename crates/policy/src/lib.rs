@@ -6,7 +6,7 @@
 //! widen what another layer leaves, an absent layer does not count, and an empty one, in which nothing can match, refuses
 //! everything. A pair that names no resource matches nothing, not even `any`.
 //!
-//! The rest reads policies back: [`explain`] for one pair, [`effective`] for a table, [`dead_rules`] for grants that can never
+//! The rest reads policies back: [`explain()`] for one pair, [`effective`] for a table, [`dead_rules`] for grants that can never
 //! fire, [`diff`] for what an edit would change, [`Preset`] to author a layer, [`Policy::to_json`] and [`Policy::from_json`] to keep one.
 
 mod dead;

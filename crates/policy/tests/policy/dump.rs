@@ -11,7 +11,6 @@ fn read(text: &str) -> Result<Policy, Damaged> {
     Policy::from_json(text)
 }
 
-// spec: POL-075
 #[test]
 fn absent_empty_and_authored_are_three_texts() {
     let written = policy(

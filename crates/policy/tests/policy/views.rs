@@ -14,7 +14,6 @@ fn why(policy: &Policy, live: &[Target]) -> Vec<String> {
         .collect()
 }
 
-// spec: PRE-013 PRE-014
 #[test]
 fn an_explanation_names_each_layers_state_and_rows_and_the_layer_that_took_the_pair_away() {
     let policy = policy(
@@ -97,7 +96,7 @@ fn every_answer_has_its_reason() {
     assert_eq!(unscoped.narrowed_by(), None);
 }
 
-// spec: POL-041 PRE-008
+// spec: POL-041
 #[test]
 fn the_table_shows_that_a_write_without_a_read_gives_no_access() {
     let policy = policy(
@@ -124,7 +123,6 @@ fn the_table_shows_that_a_write_without_a_read_gives_no_access() {
     assert_eq!(rows.len(), 5 * 2 + 4 * 3 + 2 + 2 + 2 * 2 + 2 * 2);
 }
 
-// spec: PRE-011 PRE-012
 #[test]
 fn a_rule_that_can_never_fire_is_marked_with_the_cause() {
     let policy = policy(
