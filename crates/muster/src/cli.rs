@@ -92,6 +92,9 @@ pub(crate) enum Command {
     /// The coordination bus: one room for every agent and person
     #[command(subcommand, after_help = "Example: muster bus serve")]
     Bus(Bus),
+    /// Sit among the agents: read, post and send direct messages on the bus
+    #[command(after_help = "Example: muster chat --id david\nExample: printf '/join #ops\\nhello\\n' | muster chat")]
+    Chat(Chat),
     /// Check the whole installation, the bus's directory with it
     #[command(after_help = "Example: muster doctor --json")]
     Doctor,
@@ -118,9 +121,10 @@ impl Command {
         matches!(self, Self::Bus(Bus::Pusher(_)))
     }
 
-    /// Whether this process serves one agent on its standard streams and nothing else.
+    /// Whether this process serves one agent, or one person, on its standard streams and nothing else.
     pub(crate) fn serves_one(&self) -> bool {
-        matches!(self, Self::Bus(Bus::Serve(_))) && std::env::var_os("AGENT_COORD_HTTP_PORT").is_none()
+        let serves = matches!(self, Self::Bus(Bus::Serve(_)));
+        matches!(self, Self::Chat(_)) || (serves && std::env::var_os("AGENT_COORD_HTTP_PORT").is_none())
     }
 }
 
@@ -132,6 +136,26 @@ pub(crate) struct Serve {
     /// The address people use, when it is not the listener's (MUSTER_PUBLIC_URL)
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
+}
+
+/// `muster chat`.
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// Who you are there; your user name unless given
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// The bus's directory (AGENT_COORD_DIR; default ~/agent-coord)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<std::path::PathBuf>,
+    /// Line by line, for screen readers, where a full screen could be. In a pipe it always is
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Only check the bus's directory; exit code 1 when something is broken
+    #[arg(long)]
+    pub(crate) doctor: bool,
+    /// With --doctor: apply the safe, reversible repairs
+    #[arg(long, requires = "doctor")]
+    pub(crate) fix: bool,
 }
 
 /// `muster init`.

@@ -16,6 +16,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("agent-coord-mcp", &["bus", "serve"]),
     ("coord-node", &["bus", "node"]),
     ("coord-pusher", &["bus", "pusher"]),
+    ("coord-chat", &["chat"]),
     ("coord-token", &["bus", "token"]),
     ("stop-agent", &["bus", "node", "down"]),
     ("peek-coord", &["bus", "peek"]),

@@ -1,7 +1,7 @@
 //! `muster bus`: the coordination bus. Never needs the database, a running server or an account.
 
 mod check;
-mod doctor;
+pub(super) mod doctor;
 mod init;
 mod node;
 pub(crate) mod peek;
@@ -45,7 +45,7 @@ pub(super) async fn run(command: Bus, json: bool) -> Result<(), Failure> {
 }
 
 /// The directory: `--dir`, else `AGENT_COORD_DIR`, else `CLAUDE_COORD_DIR`, else `agent-coord` in the home folder.
-fn folder(dir: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(super) fn folder(dir: Option<&Path>) -> Result<PathBuf, Failure> {
     let named = |name: &str| {
         std::env::var_os(name)
             .filter(|dir| !dir.is_empty())
