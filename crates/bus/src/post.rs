@@ -222,9 +222,9 @@ pub fn post(
     })
 }
 
-/// Posts a notice of the bus itself.
-pub(crate) fn notice(home: &Home, room: &RoomName, text: String) -> Result<(), BusError> {
-    write(home, room, &Message::notice(home.now(), room.clone(), text)?)
+/// Posts a notice of the bus itself, about an act of `by`.
+pub(crate) fn notice(home: &Home, room: &RoomName, by: &SeatId, text: String) -> Result<(), BusError> {
+    write(home, room, &Message::notice(home.now(), room.clone(), by, text)?)
 }
 
 /// Writes a line into a channel, and cuts it when it grew too long.

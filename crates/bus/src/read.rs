@@ -50,12 +50,23 @@ pub struct Batch {
     pub returned: usize,
     /// Messages that stay unread.
     pub remaining: usize,
+    /// Entries that a cut moved to the archive before this agent had read them; nothing returns them. Told until something is returned.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub archived_unread: u64,
     /// What a channel read left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
     /// What the reader should know about its cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 const PAST_END: &str =
@@ -116,11 +127,20 @@ fn take(
     if !wanted() {
         return Err(BusError::Gone);
     }
-    if !want.peek && (read_to != first || note.is_some() || cursor.get(source).is_none()) {
+    let archived_unread = cursor.missed(source);
+    let told = archived_unread > 0 && batch.returned > 0;
+    if !want.peek && (read_to != first || note.is_some() || told || cursor.get(source).is_none()) {
         cursor.set(source, read_to);
+        if told {
+            cursor.told_what_it_missed(source);
+        }
         cursor.store(home, seat)?;
     }
-    Ok(Batch { note, ..batch })
+    Ok(Batch {
+        note,
+        archived_unread,
+        ..batch
+    })
 }
 
 /// How many entries an agent has not read, its own posts not counted. Never moves a cursor.
@@ -221,8 +241,7 @@ fn start(cursor: &Cursor, source: &Source, entries: u64) -> (u64, Option<&'stati
 }
 
 fn own(entry: &Entry, seat: &SeatId) -> bool {
-    let sender = message::field(entry, "from").or_else(|| message::field(entry, "agentId"));
-    sender == Some(seat.as_str())
+    message::is_own(entry, seat)
 }
 
 fn wanted(entry: &Entry, want: Want) -> bool {
@@ -334,6 +353,7 @@ fn batch(messages: Vec<Entry>, total_new: usize, remaining: usize, history: Opti
         messages,
         total_new,
         remaining,
+        archived_unread: 0,
         history,
         note: None,
     }

@@ -308,6 +308,9 @@ pub(crate) struct BusPush {
     /// How often the channels it joined are looked at again [default: 30000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
     pub(crate) refresh_ms: Option<u64>,
+    /// Deliver although a session is live as this agent: under a token that all share nothing else tells its pusher from a stranger
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

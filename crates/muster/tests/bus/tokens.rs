@@ -231,6 +231,56 @@ fn a_hangup_reads_the_map_again_for_new_and_for_open_sessions() {
 
 // spec: IDN-030
 #[test]
+fn a_wait_under_a_token_that_is_revoked_meanwhile_ends_and_takes_nothing() {
+    let bus = Bus::new();
+    let bob = bus.mint("bob");
+    let daemon = bus.daemon_with(&[]);
+    let bob = daemon.session(&bob);
+    bob.ok("join", json!({"agentId": "bob"}));
+    let send = || {
+        bob.ok(
+            "send_message",
+            json!({"from": "bob", "to": "alice", "text": "a secret"}),
+        )
+    };
+    let wait = json!({"agentId": "alice", "source": "inbox", "timeoutMs": 60_000});
+    // With a hangup and without, with a message that comes at once and with none.
+    for (hangup, at_once) in [(true, true), (true, false), (false, true), (false, false)] {
+        let token = bus.mint("alice");
+        let (session, now) = (daemon.session(&token), daemon.now(&token));
+        let before = bus.markers("alice").len();
+        let waits = [
+            session.wait("wait_for_message", wait.clone()),
+            now.wait("wait_for_message", wait.clone()),
+        ];
+        until("both wait", || bus.markers("alice").len() == before + 2);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(bus.run(&["bus", "token", "revoke", "alice"]).status.success());
+        if hangup {
+            daemon.process.signal(Signal::SIGHUP);
+        }
+        if at_once {
+            send();
+        }
+        let begun = std::time::Instant::now();
+        for waiting in waits {
+            let got = waiting.end();
+            assert_eq!(
+                (&got.body["cancelled"], &got.body["returned"]),
+                (&json!(true), &json!(0)),
+                "{got:?}"
+            );
+        }
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+        // What came meanwhile waits for whoever is the agent next.
+        let next = daemon.session(&bus.mint("alice"));
+        let read = next.ok("read_messages", json!({"agentId": "alice", "source": "inbox"}));
+        assert_eq!(read["returned"], u64::from(at_once), "{read}");
+    }
+}
+
+// spec: IDN-030
+#[test]
 fn a_change_counts_without_a_hangup_too() {
     let bus = Bus::new();
     let alice = bus.mint("alice");
@@ -449,5 +499,9 @@ fn a_wrong_token_learns_nothing() {
     bodies.dedup();
     assert_eq!(bodies.len(), 1);
     let body = bodies[0].as_str().unwrap();
+    assert!(
+        body.contains("no such token, or it was revoked") && body.contains("muster bus token add"),
+        "{body}"
+    );
     assert!(!body.contains("alice") && !body.contains("tokens.json"), "{body}");
 }

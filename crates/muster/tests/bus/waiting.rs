@@ -354,3 +354,42 @@ fn a_cancelled_call_of_any_tool_that_reads_takes_nothing_however_late_its_turn_c
         }
     });
 }
+
+#[test]
+fn nobody_is_woken_by_the_notice_of_an_own_act_and_everybody_else_is_told_of_it() {
+    by_both_doors(|bus| {
+        let alice = bus.joined("alice");
+        let bob = bus.joined("bob");
+        bob.ok("join_room", json!({"agentId": "bob", "room": "seo"}));
+        let room = |agent: &str, room: &str| json!({"agentId": agent, "source": "room", "room": room, "timeoutMs": 300});
+        alice.ok("join_room", json!({"agentId": "alice", "room": "seo"}));
+        alice.ok(
+            "read_messages",
+            json!({"agentId": "alice", "source": "room", "room": "seo"}),
+        );
+        alice.ok(
+            "set_room_topic",
+            json!({"agentId": "alice", "room": "seo", "topic": "words"}),
+        );
+        alice.ok(
+            "set_room_motd",
+            json!({"agentId": "alice", "room": "seo", "motd": "be brief"}),
+        );
+        let got = alice.call("wait_for_message", room("alice", "seo"));
+        assert_eq!(got.body["timedOut"], true, "{got:?}");
+        let told = texts(&bob.ok("wait_for_message", room("bob", "seo")));
+        assert_eq!(
+            told,
+            [
+                "alice joined #seo",
+                "alice set the topic of #seo: words",
+                "alice set the rules of #seo: be brief"
+            ]
+        );
+        alice.ok("rename_agent", json!({"agentId": "alice", "newAgentId": "ann"}));
+        let got = alice.call("wait_for_message", room("ann", "general"));
+        assert_eq!(got.body["timedOut"], true, "{got:?}");
+        let told = texts(&bob.ok("wait_for_message", room("bob", "general")));
+        assert_eq!(told, ["alice is now known as ann"]);
+    });
+}

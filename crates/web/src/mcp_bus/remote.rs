@@ -50,6 +50,8 @@ pub struct Pusher {
     pub include_room: bool,
     /// How often memberships are looked at again.
     pub refresh: Duration,
+    /// It takes the seat although a session is live as that agent, which is recorded.
+    pub force: bool,
 }
 
 /// The bus of a server, for one seat. Every call blocks its thread, which must not be one of the runtime's; `stop` ends every wait.
@@ -68,14 +70,16 @@ pub struct Remote {
 
 type Session = RunningService<RoleClient, ()>;
 
-/// Looks whether a bus can be reached with a token, and whether the token is this agent's.
+/// Looks whether a bus can be reached with a token, and whether a pusher with it may act as this agent: by `force` also where a session is live
+/// as it.
 ///
 /// # Errors
 /// [`FeedError`].
-pub async fn check(url: &str, token: Secret, seat: &SeatId) -> Result<(), FeedError> {
+pub async fn check(url: &str, token: Secret, seat: &SeatId, force: bool) -> Result<(), FeedError> {
     match once(url, token, seat, "heartbeat").await {
         // It may act as that agent, which was never here.
         Err(Broken::Said { code, .. }) if code == "not_registered" => Ok(()),
+        Err(Broken::Said { code, .. }) if code == "identity_live" && force => Ok(()),
         other => other.map_err(Broken::into_error),
     }
 }
@@ -457,7 +461,10 @@ fn refused_token(name: &str) -> FeedError {
 
 /// Enters the seat into the registry and publishes its marker.
 async fn introduce(session: &Session, pusher: &Pusher) -> Result<(), Broken> {
-    call(session, "register", object(json!({"agentId": pusher.seat}))).await?;
+    // What is not needed is not said: it would be recorded.
+    let force = pusher.force.then_some(true);
+    let own = json!({"agentId": pusher.seat, "force": force});
+    call(session, "register", object(own)).await?;
     let marker = json!({
         "agentId": pusher.seat,
         "transport": "tmux-push-remote",
@@ -508,7 +515,11 @@ fn said(tool: &str, result: CallToolResult) -> Result<JsonObject, Broken> {
         return Ok(body);
     }
     let word = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
-    let sentence = format!("the bus refuses {tool}: {}", shown(word("error")));
+    let hint = match word("code") {
+        "identity_live" => " A pusher says so with --force; a token for each agent needs no such word.",
+        _ => "",
+    };
+    let sentence = format!("the bus refuses {tool}: {}{hint}", shown(word("error")));
     let error = match word("code") {
         "identity_bound" | "identity_live" | "wrong_token" | "cannot_verify" | "invalid_name"
         | "invalid_arguments" => FeedError::Refused(sentence),

@@ -145,7 +145,7 @@ async fn up_with(args: &BusNodeUp, json: bool) -> Result<(), Failure> {
     })?;
     let node = Node::of(&id, args.dir.as_deref())?;
     vacant(&node)?;
-    remote::check(&server, token.clone(), &node.seat)
+    remote::check(&server, token.clone(), &node.seat, args.push.force)
         .await
         .map_err(|error| Failure::refused("bus", format!("{error}. Nothing was started")))?;
     let pane = start_agent(&node, &words)?;
@@ -314,8 +314,10 @@ fn start_pusher(
 /// The flags of `muster bus pusher` that were given to the node.
 fn options(push: &BusPush) -> Vec<OsString> {
     let mut options: Vec<OsString> = Vec::new();
-    if push.no_room {
-        options.push("--no-room".into());
+    for (flag, given) in [("--no-room", push.no_room), ("--force", push.force)] {
+        if given {
+            options.push(flag.into());
+        }
     }
     if let Some(allowed) = &push.allowlist {
         options.extend(["--allowlist".into(), allowed.join(",").into()]);

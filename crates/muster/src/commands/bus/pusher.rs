@@ -57,6 +57,7 @@ struct Plan {
     host: String,
     build: Option<String>,
     refresh: Duration,
+    force: bool,
 }
 
 pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
@@ -93,8 +94,9 @@ pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
             missing.join(", ")
         )));
     };
+    let mut plan = plan(&args, &id, pane)?;
     let panes = panes()?;
-    let plan = plan(&args, &id, find(&panes, &pane)?)?;
+    plan.seat.target = find(&panes, &plan.seat.target)?;
     let _alone = alone(&plan.seat.id, server.as_deref().unwrap_or_default())?;
     let (stop, cancel) = (Stop::new(), CancellationToken::new());
     let ends = (stop.clone(), cancel.clone());
@@ -154,6 +156,7 @@ fn plan(args: &BusPusher, id: &str, pane: String) -> Result<Plan, Failure> {
         host: host(),
         build: build_id::stamp().map(str::to_owned).ok(),
         refresh: Duration::from_millis(args.push.refresh_ms.unwrap_or(30_000)),
+        force: args.push.force,
     })
 }
 
@@ -239,6 +242,7 @@ fn remote(
         since: muster_core::Clock::system().now().micros().div_euclid(1_000),
         include_room: plan.seat.include_room,
         refresh: plan.refresh,
+        force: plan.force,
     };
     let mut feed = Remote::new(runtime, server, token, pusher, cancel).map_err(ended)?;
     let mut complained = false;

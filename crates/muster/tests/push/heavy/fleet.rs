@@ -169,8 +169,10 @@ fn a_fleet_goes_over_seat_by_seat_and_back_by_the_config_alone() {
         "{still:?}"
     );
     assert_eq!(checked(1)["disagreeingAgents"].as_array().unwrap().len(), 2);
-    drop(sessions);
-    until("their markers are gone or stale", || {
+    for session in sessions {
+        session.close();
+    }
+    until("their markers are gone", || {
         !bus.file("transports/one.json").exists() && !bus.file("transports/two.json").exists()
     });
     let _pushers = [start(0), start(1)];

@@ -229,13 +229,21 @@ fn a_heartbeat_goes_to_the_bus_once_a_minute() {
 }
 
 #[test]
-fn the_agents_own_session_and_its_pusher_share_one_token() {
+fn under_a_token_that_all_share_a_pusher_says_that_it_means_a_live_agent() {
     let (bus, tmux) = (Bus::new(), Tmux::new());
     let daemon = bus.daemon_with(&[("AGENT_COORD_TOKEN", SHARED)]);
     let agent = tmux.agent("me");
     let me = daemon.session(SHARED);
     me.ok("join", json!({"agentId": "me"}));
-    let _pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), SHARED, &agent));
+    // It could be anybody who mistyped an id.
+    let mut unsaid = Pusher::begin(pusher(&bus, &tmux, &daemon.url(), SHARED, &agent));
+    let (status, said) = unsaid.ended();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("is live") && said.contains("--force"), "{said}");
+    assert!(!has_marker(&bus, "me"));
+    let mut command = pusher(&bus, &tmux, &daemon.url(), SHARED, &agent);
+    command.arg("--force");
+    let _pushing = Pusher::start(command);
     let peer = daemon.session(SHARED);
     peer.ok("join", json!({"agentId": "peer"}));
     peer.ok(
