@@ -458,20 +458,22 @@ impl Timeline {
     pub(crate) fn window(&mut self, columns: usize, height: usize, now: i64, watch: &Watch) -> Vec<Row> {
         if self.columns != columns || now.div_euclid(86_400_000) != self.now.div_euclid(86_400_000) {
             self.columns = columns;
-            for item in &mut self.items {
-                item.rows = None;
-            }
+            self.forget_rows();
         }
         (self.now, self.height) = (now, height);
         let window = self.rows_above(height, watch);
         self.short = window.len() < height;
         if self.drawn > DRAWN {
-            self.drawn = 0;
-            for item in &mut self.items {
-                item.rows = None;
-            }
+            self.forget_rows();
         }
         window.into()
+    }
+
+    fn forget_rows(&mut self) {
+        self.drawn = 0;
+        for item in &mut self.items {
+            item.rows = None;
+        }
     }
 
     /// The rows from the last one in sight upwards.
