@@ -2,7 +2,7 @@
 
 use muster_bus::{Entry, SeatId, Source};
 
-use crate::text::{self, Watch, line, lines};
+use crate::text::{self, Watch, bounded, short};
 
 /// A message, safe to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,9 +55,9 @@ impl Post {
         };
         Self {
             ts: entry.get("ts").and_then(serde_json::Value::as_i64).unwrap_or(0),
-            from: line(from),
+            from: short(from),
             to: match source {
-                Source::Inbox => Some(line(field(entry, "to").unwrap_or(me.as_str()))),
+                Source::Inbox => Some(short(field(entry, "to").unwrap_or(me.as_str()))),
                 _ => None,
             },
             mine,
@@ -65,7 +65,7 @@ impl Post {
             mention: !mine && !system && *source != Source::Inbox && text::mentions(said, me.as_str()),
             muted: false,
             kind,
-            body: lines(said),
+            body: bounded(said),
         }
     }
 
@@ -80,8 +80,13 @@ impl Post {
             mention: false,
             muted: false,
             kind: None,
-            body: lines(said),
+            body: bounded(said),
         }
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn weight(&self) -> usize {
+        self.body.iter().map(|line| line.len() + 48).sum::<usize>() + 256
     }
 
     /// Who speaks, as the line begins.

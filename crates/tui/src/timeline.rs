@@ -13,8 +13,12 @@ use crate::text::{Watch, width, wrap};
 
 /// Items that are kept.
 const KEPT: usize = 3_000;
-/// So near to an end of what is loaded, more is asked for.
-const NEAR: usize = 150;
+/// Bytes of them that are kept, where they are long.
+const HEAVY: usize = 32 * 1024 * 1024;
+/// Rows that are kept as they were drawn.
+const DRAWN: usize = 50_000;
+/// So near to an end of what is loaded, more is asked for; nearer where little is loaded.
+const NEAR: usize = 250;
 
 /// How a piece of text looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +52,8 @@ enum What {
 struct Item {
     what: What,
     rows: Option<Vec<Row>>,
+    /// About how many bytes it takes.
+    weight: usize,
 }
 
 /// A source as a window shows it.
@@ -69,6 +75,14 @@ pub(crate) struct Timeline {
     bottom: Option<(i64, usize)>,
     columns: usize,
     now: i64,
+    /// Items that are in sight at most.
+    height: usize,
+    /// Which way the person went last: only there is more wanted.
+    up: bool,
+    /// The window is not full.
+    short: bool,
+    weight: usize,
+    drawn: usize,
 }
 
 impl Timeline {
@@ -86,6 +100,11 @@ impl Timeline {
             bottom: None,
             columns: 80,
             now: 0,
+            height: 0,
+            up: true,
+            short: false,
+            weight: 0,
+            drawn: 0,
         }
     }
 
@@ -149,7 +168,7 @@ impl Timeline {
     }
 
     fn local(&mut self, what: What) {
-        self.items.push_back(Item { what, rows: None });
+        self.push(Item::new(what));
         self.trim_front();
     }
 
@@ -162,6 +181,7 @@ impl Timeline {
     /// Goes to the oldest message.
     pub(crate) fn go_to_start(&mut self) -> Option<Way> {
         self.bottom = Some((self.base, 0));
+        self.up = false;
         let begins = self.items.iter().find_map(Item::number);
         if self.cut || self.asked || begins == Some(0) {
             return None;
@@ -213,28 +233,36 @@ impl Timeline {
             Way::Before(..) => {
                 for found in stretch.posts.into_iter().rev() {
                     self.base -= 1;
-                    self.items.push_front(Item::of(found));
+                    let item = Item::of(found);
+                    self.weight += item.weight;
+                    self.items.push_front(item);
                 }
                 self.trim_back();
             }
             Way::After(..) | Way::From(_) => {
-                self.items.extend(stretch.posts.into_iter().map(Item::of));
+                stretch
+                    .posts
+                    .into_iter()
+                    .for_each(|found| self.push(Item::of(found)));
                 self.trim_front();
             }
         }
     }
 
+    fn push(&mut self, item: Item) {
+        self.weight += item.weight;
+        self.items.push_back(item);
+    }
+
     fn fill(&mut self, stretch: Stretch) {
         self.items.clear();
+        (self.weight, self.drawn) = (0, 0);
         let (read, total) = (stretch.read, stretch.total);
         for found in stretch.posts {
             if found.number == read && read > 0 && read < total {
-                self.items.push_back(Item {
-                    what: What::Unread,
-                    rows: None,
-                });
+                self.push(Item::new(What::Unread));
             }
-            self.items.push_back(Item::of(found));
+            self.push(Item::of(found));
         }
     }
 
@@ -264,7 +292,7 @@ impl Timeline {
         }
         // A page that came meanwhile may have had some of them.
         let new = stretch.posts.into_iter().filter(|found| found.number >= end);
-        self.items.extend(new.map(Item::of));
+        new.for_each(|found| self.push(Item::of(found)));
         self.trim_front();
         None
     }
@@ -283,17 +311,18 @@ impl Timeline {
         let at = self.bottom.map_or(self.items.len(), |(id, _)| {
             usize::try_from(id - self.base).unwrap_or(0)
         });
-        let way = if at < NEAR + 100 && !self.cut {
-            let first = self.items.iter().find_map(Item::numbered)?;
-            (first.number > 0 && !self.stale).then(|| Way::Before(first.number, first.entry.clone()))
-        } else {
+        let near = NEAR.min(self.items.len() / 3);
+        let way = if self.stale {
             None
-        };
-        let way = way.or_else(|| {
+        } else if self.up || self.short {
+            let first = self.items.iter().find_map(Item::numbered)?;
+            let wanted = (at < near || self.short) && first.number > 0 && !self.cut;
+            wanted.then(|| Way::Before(first.number, first.entry.clone()))
+        } else {
             let last = self.items.iter().rev().find_map(Item::numbered)?;
-            let near = self.bottom.is_some() && at + NEAR > self.items.len();
-            (near && !self.stale && self.behind()).then(|| Way::After(last.number, last.entry.clone()))
-        });
+            let wanted = self.bottom.is_some() && at + near >= self.items.len() && self.behind();
+            wanted.then(|| Way::After(last.number, last.entry.clone()))
+        };
         if way.is_none() && self.stale && self.bottom.is_some_and(|(id, _)| id >= self.last_id()) {
             // Nothing loaded is left below, and what comes next does not follow on it.
             return Some(self.renew());
@@ -302,25 +331,33 @@ impl Timeline {
         way
     }
 
+    fn over(&self) -> bool {
+        self.items.len() > KEPT || self.weight > HEAVY
+    }
+
+    /// Drops the oldest of too much, never what is in sight.
     fn trim_front(&mut self) {
-        while self.items.len() > KEPT {
-            self.items.pop_front();
+        let last = self.bottom.map_or(self.last_id(), |(id, _)| id);
+        let sight = i64::try_from(self.height).unwrap_or(i64::MAX);
+        while self.over() && self.base < last - sight {
+            let gone = self.items.pop_front().map_or(0, |item| item.weight);
+            self.weight -= gone;
             self.base += 1;
-            if self.bottom.is_some_and(|(id, _)| id < self.base) {
-                self.bottom = Some((self.base, 0));
-            }
         }
     }
 
+    /// The same with the newest.
     fn trim_back(&mut self) {
-        while self.items.len() > KEPT {
-            self.items.pop_back();
+        while self.over() && self.bottom.is_some_and(|(id, _)| id < self.last_id()) {
+            let gone = self.items.pop_back().map_or(0, |item| item.weight);
+            self.weight -= gone;
         }
     }
 
     /// Moves the window up by some rows, or down by a negative number of them.
     pub(crate) fn scroll(&mut self, up: isize, height: usize, watch: &Watch) {
         let last = self.last_id();
+        self.up = up > 0;
         if self.items.is_empty() {
             return;
         }
@@ -421,13 +458,29 @@ impl Timeline {
     pub(crate) fn window(&mut self, columns: usize, height: usize, now: i64, watch: &Watch) -> Vec<Row> {
         if self.columns != columns || now.div_euclid(86_400_000) != self.now.div_euclid(86_400_000) {
             self.columns = columns;
-            for item in &mut self.items {
-                item.rows = None;
-            }
+            self.forget_rows();
         }
-        self.now = now;
+        (self.now, self.height) = (now, height);
+        let window = self.rows_above(height, watch);
+        self.short = window.len() < height;
+        if self.drawn > DRAWN {
+            self.forget_rows();
+        }
+        window.into()
+    }
+
+    fn forget_rows(&mut self) {
+        self.drawn = 0;
+        for item in &mut self.items {
+            item.rows = None;
+        }
+    }
+
+    /// The rows from the last one in sight upwards.
+    fn rows_above(&mut self, height: usize, watch: &Watch) -> VecDeque<Row> {
+        let mut window = VecDeque::with_capacity(height);
         if self.items.is_empty() || height == 0 {
-            return Vec::new();
+            return window;
         }
         self.settle(height, watch);
         let last = self.last_id();
@@ -435,7 +488,6 @@ impl Timeline {
             .bottom
             .unwrap_or_else(|| (last, self.rows(last, watch).saturating_sub(1)));
         let mut until = row + 1;
-        let mut window = VecDeque::with_capacity(height);
         loop {
             self.rows(id, watch);
             let rows = self
@@ -445,11 +497,11 @@ impl Timeline {
             for row in rows.iter().take(until).rev() {
                 window.push_front(row.clone());
                 if window.len() == height {
-                    return window.into();
+                    return window;
                 }
             }
             if id <= self.base {
-                return window.into();
+                return window;
             }
             id -= 1;
             until = usize::MAX;
@@ -469,18 +521,35 @@ impl Timeline {
         else {
             return 0;
         };
-        item.rows
-            .get_or_insert_with(|| item.what.rows(columns, now, watch))
-            .len()
+        if let Some(rows) = &item.rows {
+            return rows.len();
+        }
+        let rows = item.what.rows(columns, now, watch);
+        let count = rows.len();
+        item.rows = Some(rows);
+        self.drawn += count;
+        count
     }
 }
 
 impl Item {
-    fn of(found: Numbered) -> Self {
+    fn new(what: What) -> Self {
+        let weight = match &what {
+            // The text stands in the entry and in the lines.
+            What::Post(found) => 2 * found.post.weight(),
+            What::Other(_, post) => post.weight(),
+            What::Lines(_, lines) => lines.iter().map(|line| line.len() + 48).sum(),
+            What::Unread => 48,
+        };
         Self {
-            what: What::Post(Box::new(found)),
+            what,
             rows: None,
+            weight,
         }
+    }
+
+    fn of(found: Numbered) -> Self {
+        Self::new(What::Post(Box::new(found)))
     }
 
     fn numbered(&self) -> Option<&Numbered> {

@@ -86,14 +86,19 @@ fn timeline() -> Timeline {
 
 /// Answers everything that is asked for, at once.
 fn serve(timeline: &mut Timeline, held: &Held, asked: Option<Way>) {
+    serve_by(timeline, held, asked, 50);
+}
+
+fn serve_by(timeline: &mut Timeline, held: &Held, asked: Option<Way>, limit: usize) {
     let mut asked = asked;
     for _ in 0..20 {
         let Some(way) = asked.or_else(|| timeline.wants()) else {
             return;
         };
-        timeline.take(&way, held.answer(&way, 50));
+        timeline.take(&way, held.answer(&way, limit));
         asked = None;
     }
+    panic!("one page after another is asked for, and the person does not move");
 }
 
 fn shown(timeline: &mut Timeline, columns: usize, height: usize) -> Vec<String> {
@@ -185,6 +190,31 @@ fn a_cut_source_is_told_of_by_a_new_page_and_never_by_a_gap() {
     let asked = timeline.go_to_end();
     serve(&mut timeline, &held, asked);
     assert_eq!(ids(&shown(&mut timeline, 60, 10)).last(), Some(&300));
+}
+
+#[test]
+fn long_messages_are_let_go_of_sooner_and_never_fetched_to_and_fro() {
+    let (mut timeline, mut held) = (timeline(), Held::new(0));
+    for number in 0..150 {
+        let long = "words and words ".repeat(16_000);
+        let entry = json!({"id": number, "ts": 1, "from": "bob", "text": format!("n{number} {long}")});
+        held.entries.push(entry.as_object().unwrap().clone());
+    }
+    serve_by(&mut timeline, &held, Some(Way::Newest), 16);
+    for way in [1, -1] {
+        for _ in 0..100 {
+            // A message and a half of what one of them takes.
+            timeline.scroll(way * 4_000, 30, &Watch::utc());
+            shown(&mut timeline, 100, 30);
+            serve_by(&mut timeline, &held, None, 16);
+            assert!(timeline.weight < 2 * HEAVY, "{}", timeline.weight);
+            assert!(timeline.items.iter().filter(|item| item.rows.is_some()).count() < 40);
+        }
+        if way == 1 {
+            assert_eq!(timeline.items.front().and_then(Item::number), Some(0));
+        }
+    }
+    assert_eq!(timeline.items.back().and_then(Item::number), Some(149));
 }
 
 #[test]

@@ -447,6 +447,28 @@ fn whoever_the_environment_says_one_is_one_is() {
 }
 
 #[test]
+fn a_directory_that_another_program_writes_to_as_well_is_shared_by_its_rules() {
+    let bus = Bus::new();
+    bus.home.choose(muster_bus::Mode::Shared).unwrap();
+    bus.register("bob");
+    let mut seat = Piped::start(bus.chat(&["--id", "david"]));
+    seat.type_line("/join #new");
+    seat.wait_for("#new (0 peers)>");
+    seat.type_line("first");
+    seat.wait_for("<david> first");
+    // As the other program appends: a line, without a lock of ours.
+    let line = serde_json::json!({"id": "1", "ts": 1, "from": "bob", "room": "new", "text": "from outside"});
+    let path = bus.path("rooms/new.jsonl");
+    let mut file = std::fs::File::options().append(true).open(path).unwrap();
+    std::io::Write::write_all(&mut file, format!("{line}\n").as_bytes()).unwrap();
+    seat.wait_for("<bob> from outside");
+    assert!(seat.end().success());
+    let left: Vec<_> = muster_bus::home::foreign_locks(&bus.home);
+    assert!(left.is_empty(), "{left:?}");
+    assert!(!bus.registered("david"));
+}
+
+#[test]
 fn a_user_name_that_is_no_id_is_told_of() {
     let bus = Bus::new();
     let said = run_script(bus.chat(&[]).env("USER", "MY\\user\u{1b}[2J"), "hello");
