@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Bus, Calls as _, SHARED, Stdio, by_both_doors};
+use crate::support::{Bus, Calls as _, Stdio, by_both_doors};
 
 /// Every tool, what it must be given and what it may be given besides.
 const TOOLS: [(&str, &str, &str); 31] = [

@@ -3,7 +3,7 @@
 use muster_core::Clock;
 use serde_json::{Value, json};
 
-use crate::support::{Bus, Calls as _, SHARED, by_both_doors, texts};
+use crate::support::{Bus, Calls as _, by_both_doors, texts};
 
 fn millis() -> i64 {
     Clock::system().now().micros() / 1_000

@@ -28,7 +28,7 @@ use crate::output::{self, Failure};
 const ATTACHES: Duration = Duration::from_secs(20);
 
 /// How long a pusher has to end in order.
-const ENDS: Duration = Duration::from_secs(8);
+const ENDS: Duration = Duration::from_secs(20);
 
 /// How long an agent must have lived to count as started.
 const LIVES: Duration = Duration::from_millis(400);
