@@ -130,7 +130,8 @@ impl Seat {
                 break;
             };
             seen.extend(bytes);
-            if String::from_utf8_lossy(&seen).contains("#general (") {
+            // Blanks are skipped over on the screen, so the prompt does not come in one piece.
+            if String::from_utf8_lossy(&seen).contains(")>") {
                 return Ok(());
             }
         }

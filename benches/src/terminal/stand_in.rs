@@ -21,7 +21,8 @@ pub(crate) fn run(socket: &Path) -> Result<()> {
     tcsetattr(&input, SetArg::TCSANOW, &settings)?;
     screen.write_all(b"\x1b[?2004h\x1b[?1049h")?;
     let (mut bytes, mut text, mut pasting) = (Vec::new(), Vec::new(), false);
-    draw(&mut screen, &text)?;
+    let mut last = Vec::new();
+    draw(&mut screen, &last, &text)?;
     let mut chunk = [0; 4096];
     loop {
         let read = input.read(&mut chunk)?;
@@ -38,20 +39,21 @@ pub(crate) fn run(socket: &Path) -> Result<()> {
             } else if first == b'\r' && !pasting {
                 tell.write_all(&text)?;
                 tell.write_all(&[0])?;
-                text.clear();
+                last = std::mem::take(&mut text);
                 bytes.drain(..1);
             } else {
                 text.push(if first == b'\r' { b'\n' } else { first });
                 bytes = rest.to_vec();
             }
         }
-        draw(&mut screen, &text)?;
+        draw(&mut screen, &last, &text)?;
     }
 }
 
-/// The box as the real program shows it: a paste of more than two lines stands in it as a word.
-fn draw(screen: &mut impl std::io::Write, text: &[u8]) -> Result<()> {
-    let text = String::from_utf8_lossy(text);
+/// What was submitted last, and the box below it as the real program shows it: a paste of more than two lines stands in it as a word.
+fn draw(screen: &mut impl std::io::Write, last: &[u8], text: &[u8]) -> Result<()> {
+    let (last, text) = (String::from_utf8_lossy(last), String::from_utf8_lossy(text));
+    let last = last.replace('\n', "\r\n  ");
     let breaks = text.matches('\n').count();
     let shown = if breaks > 2 || text.len() > 800 {
         format!("[Pasted text #1 +{breaks} lines]")
@@ -61,7 +63,7 @@ fn draw(screen: &mut impl std::io::Write, text: &[u8]) -> Result<()> {
     let rule = "─".repeat(WIDTH);
     write!(
         screen,
-        "\x1b[H\x1b[2J{rule}\r\n❯\u{a0}\x1b7{shown}\r\n{rule}\r\n  ? for shortcuts\x1b8"
+        "\x1b[H\x1b[2J> {last}\r\n\r\n{rule}\r\n❯\u{a0}\x1b7{shown}\r\n{rule}\r\n  ? for shortcuts\x1b8"
     )?;
     screen.flush()?;
     Ok(())

@@ -285,9 +285,15 @@ fn configured(home: &Home) -> Result<Option<Mode>, BusError> {
 
 /// Whether a directory is one of a bus: muster's or another program's.
 pub fn is_bus(root: &Path) -> bool {
-    [PRIVATE, "config.json", "agents.json", "room.jsonl", "status.jsonl"]
-        .iter()
-        .any(|name| fs::symlink_metadata(root.join(name)).is_ok())
+    [
+        PRIVATE,
+        "config.json",
+        "agents.json",
+        "room.jsonl",
+        "status.jsonl",
+    ]
+    .iter()
+    .any(|name| fs::symlink_metadata(root.join(name)).is_ok())
 }
 
 /// The lock directories of other programs that stand in the directory now, by their names inside it. In native mode there should be none: who
@@ -310,12 +316,15 @@ pub fn foreign_locks(home: &Home) -> Vec<String> {
     found
 }
 
+/// What says that the folders of pushers and their logs are of a node of muster's, in a directory that need hold nothing else.
+pub const NODE_MARK: &str = "pids/.muster";
+
 /// Whether another program has written here and muster never has.
 pub fn foreign_traces(root: &Path) -> bool {
+    let any = |names: &[&str]| names.iter().any(|name| root.join(name).exists());
     !root.join(PRIVATE).exists()
-        && ["agents.json", "room.jsonl", "status.jsonl", "pids", "logs"]
-            .iter()
-            .any(|name| root.join(name).exists())
+        && (any(&["agents.json", "room.jsonl", "status.jsonl"])
+            || any(&["pids", "logs"]) && !root.join(NODE_MARK).exists())
 }
 
 /// Makes a folder that only its user may enter, with those above it. One that exists stays as it is.

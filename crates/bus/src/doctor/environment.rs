@@ -163,15 +163,17 @@ const KEPT: [&str; 9] = [
 /// Whether a name is one that a file of the bus has. Some of its own names are those of folders as well.
 fn is_of_a_file(name: &str, folder: bool) -> bool {
     let (top, rest) = name.split_once('/').unwrap_or(("", name));
+    // Locks of other programs' kind wait here until they are taken, under the name of the file that they lock, and pass through.
+    let lock = rest.strip_prefix("locks/").filter(|_| top == ".muster" && folder);
+    if lock.is_some_and(|lock| lock.starts_with("stolen-") || lock.starts_with("taking-")) {
+        return false;
+    }
     let ending = Path::new(rest).extension().and_then(|ending| ending.to_str());
     if matches!(ending, Some("json" | "jsonl")) && (top.is_empty() || KEPT.contains(&top)) {
         return true;
     }
     match rest.split_once('/') {
-        // Locks of other programs pass through here while they are taken over.
-        Some(("locks", lock)) if folder => {
-            top == ".muster" && !lock.starts_with("stolen-") && !lock.starts_with("taking-")
-        }
+        Some(("locks", _)) if folder => top == ".muster",
         Some(_) => top == ".muster" && !folder,
         None => false,
     }

@@ -113,3 +113,18 @@ fn locks_of_what_is_gone_and_notes_about_nobody_are_found_and_taken_away() {
     assert!(bus.path(".muster/locks/inbox+bob.jsonl").exists());
     assert!(!bus.path(".muster/last/carl.json").exists() && bus.path(".muster/last/bob.json").exists());
 }
+
+#[test]
+fn a_lock_folder_that_waits_in_its_private_place_is_no_finding_and_any_other_folder_there_is() {
+    let bus = Bus::new();
+    for name in [
+        "taking-config.json",
+        "taking-inbox+bob.jsonl",
+        "stolen-room.jsonl.lock",
+    ] {
+        fs::create_dir(bus.path(".muster/locks").join(name)).unwrap();
+    }
+    assert_eq!(bus.look().findings, []);
+    fs::create_dir(bus.path(".muster/locks/inbox+ann.jsonl.d")).unwrap();
+    assert_eq!(bus.one("not-a-file").subject, ".muster/locks/inbox+ann.jsonl.d");
+}

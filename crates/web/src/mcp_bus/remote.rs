@@ -514,6 +514,14 @@ fn said(tool: &str, result: CallToolResult) -> Result<JsonObject, Broken> {
     if body.get("ok") == Some(&Value::Bool(true)) {
         return Ok(body);
     }
+    if body.get("cancelled") == Some(&Value::Bool(true)) {
+        return Err(Broken::Said {
+            code: String::new(),
+            error: FeedError::Later(format!(
+                "the bus ended {tool} before its time; it may be stopping"
+            )),
+        });
+    }
     let word = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     let hint = match word("code") {
         "identity_live" => " A pusher says so with --force; a token for each agent needs no such word.",

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use muster_bus::home::NODE_MARK;
 use muster_bus::{SeatId, sessions};
 use muster_core::Secret;
 use muster_core::text::terminal;
@@ -54,6 +55,8 @@ struct Node {
     /// What tells that process from a later one of the same number, and how it was reached.
     note: PathBuf,
     log: PathBuf,
+    /// What says whose the two folders are.
+    mark: PathBuf,
 }
 
 /// What is noted of a pusher.
@@ -77,6 +80,7 @@ impl Node {
             pid: pids.join(format!("pusher-{seat}.pid")),
             note: pids.join(format!("pusher-{seat}.json")),
             log: logs.join(format!("pusher-{seat}.log")),
+            mark: root.join(NODE_MARK),
             seat,
         })
     }
@@ -260,6 +264,8 @@ fn start_pusher(
     for file in [&node.pid, &node.log] {
         make_folder(file)?;
     }
+    // The directory may become a bus's one day, and nobody else has been there.
+    replace(&node.mark, "")?;
     let mut log = OpenOptions::new()
         .create(true)
         .append(true)

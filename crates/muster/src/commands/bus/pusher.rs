@@ -2,11 +2,12 @@
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use muster_bus::push::{
-    self, Delivery, Feed, FeedError, LocalFeed, Outcome, Probe, Screen, Seat, Settings, Stop, Transport,
+    self, Delivery, Feed, FeedError, LocalFeed, Outcome, Probe, Screen, Seat, Settings, Stop, Transport, Why,
 };
 use muster_bus::transports::{self, TransportKind};
 use muster_bus::wait::Watch;
@@ -17,6 +18,7 @@ use muster_mirror::{Server, TmuxPanes};
 use muster_web::mcp_bus::remote::{Pusher, Remote};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{open, refused, seat};
@@ -31,6 +33,12 @@ pub(super) const ATTACHED: &str = "muster: attached: ";
 
 /// How long a stop may take: a delivery that is under way is completed first, and the marker is taken away.
 const ENDS: Duration = Duration::from_secs(30);
+
+/// How often a pane to which nothing comes is looked for.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// What is said when the pane is gone: none of its number ever comes back.
+const GONE: &str = "the pane is gone, so the pusher ends; what is unread stays unread";
 
 /// A variable that says something.
 pub(super) fn from_environment(name: &str) -> Option<String> {
@@ -60,17 +68,40 @@ struct Plan {
     force: bool,
 }
 
+/// Where what is unread comes from.
+enum Way {
+    Remote { server: String, token: Secret },
+    Local,
+}
+
 pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
     super::serve::log(tracing::Level::INFO);
-    let id = args.agent.clone().or_else(|| from_environment("AGENT_COORD_ID"));
-    let pane = args
-        .tmux
-        .clone()
-        .or_else(|| from_environment("AGENT_COORD_TMUX_TARGET"));
-    let server = args
-        .server
-        .clone()
-        .or_else(|| from_environment("AGENT_COORD_SERVER"));
+    let (id, pane, way) = asked(&args)?;
+    let mut plan = plan(&args, &id, pane)?;
+    let panes = Arc::new(panes()?);
+    plan.seat.target = find(&panes, &plan.seat.target)?;
+    let bus = match &way {
+        Way::Remote { server, .. } => server.clone(),
+        Way::Local => super::folder(args.dir.as_deref())?.display().to_string(),
+    };
+    let _alone = alone(&plan.seat.id, &bus)?;
+    let watched = (panes.clone(), plan.seat.target.clone());
+    let (stop, cancel) = (Stop::new(), CancellationToken::new());
+    let ends = (stop.clone(), cancel.clone());
+    let runtime = Handle::current();
+    let pushing = tokio::task::spawn_blocking(move || match way {
+        Way::Remote { server, token } => remote(&plan, &panes, runtime, &server, token, (&stop, cancel)),
+        Way::Local => local(&plan, &panes, args.dir.as_deref(), &stop),
+    });
+    until_ended(pushing, ends, watched).await
+}
+
+/// Reads who, where and by which way out of the flags and the environment.
+fn asked(args: &BusPusher) -> Result<(String, String, Way), Failure> {
+    let or = |flag: &Option<String>, name: &str| flag.clone().or_else(|| from_environment(name));
+    let id = or(&args.agent, "AGENT_COORD_ID");
+    let pane = or(&args.tmux, "AGENT_COORD_TMUX_TARGET");
+    let server = or(&args.server, "AGENT_COORD_SERVER").filter(|_| !args.local);
     let token = if args.local {
         None
     } else {
@@ -88,47 +119,55 @@ pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
     .into_iter()
     .filter_map(|(what, there)| (!there).then_some(what))
     .collect();
-    let (Some(id), Some(pane), []) = (id, pane, missing.as_slice()) else {
-        return Err(Failure::usage(format!(
+    match (id, pane, server, token) {
+        (Some(id), Some(pane), Some(server), Some(token)) => Ok((id, pane, Way::Remote { server, token })),
+        (Some(id), Some(pane), ..) if args.local => Ok((id, pane, Way::Local)),
+        _ => Err(Failure::usage(format!(
             "a pusher needs {}; nothing was started\n\nUsage: muster bus pusher --server URL --agent ID --tmux PANE, with the token in AGENT_COORD_TOKEN\n       muster bus pusher --local --agent ID --tmux PANE",
             missing.join(", ")
-        )));
-    };
-    let mut plan = plan(&args, &id, pane)?;
-    let panes = panes()?;
-    plan.seat.target = find(&panes, &plan.seat.target)?;
-    let _alone = alone(&plan.seat.id, server.as_deref().unwrap_or_default())?;
-    let (stop, cancel) = (Stop::new(), CancellationToken::new());
-    let ends = (stop.clone(), cancel.clone());
-    let runtime = Handle::current();
-    let mut pushing = tokio::task::spawn_blocking(move || match (server, token) {
-        (Some(server), Some(token)) if !args.local => {
-            remote(&plan, &panes, runtime, &server, token, (&stop, cancel))
-        }
-        _ => local(&plan, &panes, args.dir.as_deref(), &stop),
-    });
+        ))),
+    }
+}
+
+/// Waits for the end: of the pusher itself, of its pane, or by a signal, after which it ends in order.
+async fn until_ended(
+    mut pushing: JoinHandle<Result<(), Failure>>,
+    (stop, cancel): (Stop, CancellationToken),
+    (panes, pane): (Arc<TmuxPanes>, String),
+) -> Result<(), Failure> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     // The terminal that it was started from may close; whoever wants it to end says so.
     let _hangup = signal(SignalKind::hangup())?;
-    let ended = tokio::select! {
-        ended = &mut pushing => Some(ended),
-        _ = terminate.recv() => None,
-        _ = interrupt.recv() => None,
-    };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            ends.0.set();
-            ends.1.cancel();
-            tokio::select! {
-                ended = &mut pushing => ended,
-                _ = terminate.recv() => return Err(gave_up()),
-                _ = interrupt.recv() => return Err(gave_up()),
-                () = tokio::time::sleep(ENDS) => return Err(gave_up()),
+    let fault = |error: tokio::task::JoinError| Failure::refused("fault", error.to_string());
+    let mut lost = false;
+    loop {
+        tokio::select! {
+            ended = &mut pushing => return ended.map_err(fault)?,
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            () = tokio::time::sleep(LOOK) => {
+                let (panes, pane) = (panes.clone(), pane.clone());
+                let looked = tokio::task::spawn_blocking(move || panes.probe(&pane)).await;
+                lost = matches!(looked.map_err(fault)?, Probe::Gone { .. });
+                if lost {
+                    break;
+                }
             }
         }
+    }
+    stop.set();
+    cancel.cancel();
+    let ended = tokio::select! {
+        ended = &mut pushing => ended.map_err(fault)?,
+        _ = terminate.recv() => Err(gave_up()),
+        _ = interrupt.recv() => Err(gave_up()),
+        () = tokio::time::sleep(ENDS) => Err(gave_up()),
     };
-    ended.map_err(|error| Failure::refused("fault", error.to_string()))?
+    if lost {
+        ended.and(Err(Failure::refused("pane", GONE)))
+    } else {
+        ended
+    }
 }
 
 fn gave_up() -> Failure {
@@ -194,8 +233,8 @@ fn find(panes: &TmuxPanes, words: &str) -> Result<String, Failure> {
 }
 
 /// Holds the place of the one pusher of this user that delivers for an agent of a bus here. It dies with the process, whatever ends that.
-fn alone(seat: &SeatId, server: &str) -> Result<UnixListener, Failure> {
-    let of = format!("muster pusher\0{}\0{server}\0{seat}", nix::unistd::getuid());
+fn alone(seat: &SeatId, bus: &str) -> Result<UnixListener, Failure> {
+    let of = format!("muster pusher\0{}\0{bus}\0{seat}", nix::unistd::getuid());
     let name = format!("muster-pusher-{}", secret::sha256_hex(of.as_bytes()));
     SocketAddr::from_abstract_name(name)
         .and_then(|address| UnixListener::bind_addr(&address))
@@ -296,9 +335,15 @@ fn deliver(plan: &Plan, panes: &TmuxPanes, feed: &mut dyn Feed, stop: &Stop) -> 
     ));
     let told = Told {
         panes,
+        stop,
         last: Mutex::default(),
+        gone: AtomicBool::new(false),
     };
-    push::run(feed, &told, &plan.seat, &plan.settings, stop).map_err(ended)
+    let pushed = push::run(feed, &told, &plan.seat, &plan.settings, stop).map_err(ended);
+    if told.gone.load(Ordering::SeqCst) {
+        return Err(Failure::refused("pane", GONE));
+    }
+    pushed
 }
 
 fn ended(error: FeedError) -> Failure {
@@ -308,6 +353,9 @@ fn ended(error: FeedError) -> Failure {
 /// The same hands, with a line in the log for what came of each delivery.
 struct Told<'p> {
     panes: &'p TmuxPanes,
+    stop: &'p Stop,
+    /// The pane is gone for good.
+    gone: AtomicBool,
     /// The last hold that was told of: it is tried again every few seconds.
     last: Mutex<Option<String>>,
 }
@@ -347,6 +395,10 @@ impl Transport for Told<'_> {
                     tracing::info!(what = kind, reason = %terminal(&reason), "held; it is tried again");
                 }
                 held = Some(reason);
+                if hold.why == Why::PaneGone {
+                    self.gone.store(true, Ordering::SeqCst);
+                    self.stop.set();
+                }
             }
             Outcome::Unknown { door, reason } => {
                 tracing::warn!(what = kind, door = door.as_str(), reason = %terminal(reason), "it is not known whether it arrived; it is not typed again");

@@ -161,6 +161,9 @@ fn one_command_starts_an_agent_with_its_pusher_and_one_ends_both() {
     assert!(!machine.file("pids/pusher-worker-2.pid").exists());
     let again = machine.down("worker-2");
     assert_eq!(again.status.code(), Some(1), "{again:?}");
+    // What is left is not taken for another program's.
+    let init = Said::of(machine.command(&["--json", "init"]));
+    assert!(init.out.contains("\"mode\": \"native\""), "{init:?}");
 }
 
 // spec: NODE-015

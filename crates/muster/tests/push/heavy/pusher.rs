@@ -122,6 +122,26 @@ fn a_pusher_takes_its_marker_with_it_whichever_way_it_is_asked_to_end() {
     assert!(pushing.end_by(Signal::SIGTERM).0.success());
 }
 
+#[test]
+fn a_pane_that_is_gone_ends_its_pusher_and_leaves_what_is_unread() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let (token, peers) = (bus.mint("me"), bus.mint("peer"));
+    let daemon = bus.daemon_with(&[]);
+    let agent = tmux.agent("me");
+    let mut pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    tmux.run(&["kill-session", "-t", "=me"]);
+    let peer = daemon.session(&peers);
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "to nobody"}),
+    );
+    let (status, said) = pushing.ended();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("the pane is gone"), "{said}");
+    assert!(!has_marker(&bus, "me"));
+    assert_eq!(peer.ok("status", json!({"agentId": "me"}))["inboxUnread"], 1);
+}
+
 // spec: PUSH-070
 #[test]
 fn a_token_that_is_not_taken_ends_the_pusher_with_a_sentence() {

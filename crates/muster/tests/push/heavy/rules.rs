@@ -203,6 +203,11 @@ fn a_draft_in_the_pane_holds_a_message_back_until_it_is_gone() {
     a_while();
     assert_eq!((scene.agent.taken().len(), scene.unread()), (0, json!(1)));
     assert_eq!(scene.agent.bytes(), "");
+    let status = scene.peer.ok("status", json!({"agentId": "me"}));
+    assert!(
+        status["push"]["held"].to_string().contains("half a thought"),
+        "{status}"
+    );
     // The person takes it back.
     scene.tmux.run(&["send-keys", "-t", &scene.agent.pane, "C-u"]);
     scene.agent.gets("not over my words");
