@@ -360,7 +360,7 @@ impl TmuxPanes {
             screen: Some(&look.screen),
             claude: status,
             ghost: &self.settings.ghost,
-            pause: Duration::ZERO,
+            pause: self.settings.pause,
         };
         guard::pane(&seen).map_err(|hold| hold.detail)?;
         if let Some(guard::Status::Waiting(what)) = status {

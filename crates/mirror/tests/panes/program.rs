@@ -61,7 +61,8 @@ impl Agent {
         let words = part("program::an_agent_of_these_tests_plays_its_part").join("' '");
         let (settings, folder_name) = (folder.join("bashrc"), folder.display().to_string());
         let text = format!(
-            "play() {{ {ROLE}='{folder_name}' '{words}' > /dev/null; }}\ntrap 'printf \"%s\\n\" \"$BASH_COMMAND\" >> \"{folder_name}/shell\"' DEBUG\n"
+            "PS1='ready> '\nplay() {{ {ROLE}='{folder_name}' '{words}' > /dev/null; }}\n\
+             trap 'printf \"%s\\n\" \"$BASH_COMMAND\" >> \"{folder_name}/shell\"' DEBUG\n"
         );
         std::fs::write(&settings, text).unwrap();
         let pane = tmux.start(
@@ -70,12 +71,19 @@ impl Agent {
             &["bash", "--rcfile", &settings.display().to_string(), "-i"],
         );
         let agent = Self { pane, folder };
-        wait("the prompt", || !tmux.screen(&agent.pane).is_empty());
+        agent.prompts(tmux);
         tmux.run(&["send-keys", "-t", &agent.pane, "play", "Enter"]);
         wait("the agent's input", || {
             tmux.screen(&agent.pane).contains("manual mode")
         });
         agent
+    }
+
+    /// Waits until the shell below it waits for a line.
+    pub(crate) fn prompts(&self, tmux: &Tmux) {
+        wait("the prompt", || {
+            tmux.screen(&self.pane).lines().last() == Some("ready>")
+        });
     }
 
     /// What the shell below it ran since it started it.
