@@ -58,29 +58,35 @@ impl Person {
 
 fn disturb(tmux: &Tmux, person: &Person, agent: &Agent, dice: &mut Dice, shells: &AtomicUsize) {
     let pane = agent.pane.as_str();
-    match dice.below(7) {
-        0 => person.drafts(dice),
-        1 => {
+    if dice.below(30) == 0 {
+        return person.drafts(dice);
+    }
+    match dice.below(6) {
+        0 => {
             tmux.run(&["copy-mode", "-t", pane]);
             dice.pause(200);
             tmux.run(&["copy-mode", "-q", "-t", pane]);
         }
-        2 => {
+        1 => {
+            // An agent asks in the middle of its work.
+            agent.tell("busy on");
+            std::thread::sleep(Duration::from_millis(250));
             agent.tell("dialog on");
             dice.pause(200);
             agent.tell("dialog off");
+            agent.tell("busy off");
         }
-        3 => {
+        2 => {
             tmux.run(&["set-option", "-w", "-t", pane, "synchronize-panes", "on"]);
             dice.pause(150);
             tmux.run(&["set-option", "-w", "-t", pane, "synchronize-panes", "off"]);
         }
-        4 => {
+        3 => {
             agent.tell("busy on");
             dice.pause(200);
             agent.tell("busy off");
         }
-        5 => {
+        4 => {
             tmux.run(&["select-pane", "-d", "-t", pane]);
             dice.pause(120);
             tmux.run(&["select-pane", "-e", "-t", pane]);
@@ -178,6 +184,10 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
     let whole = |token: &str, body: &str| format!("[agent-coord] message {token}\n{body}");
     // Each that was called delivered arrived once and whole; each of which it is not known at most once and whole.
     for (token, body) in &delivered {
+        let near: Vec<&String> = submitted
+            .iter()
+            .filter(|text| text.contains(token.as_str()))
+            .collect();
         assert_eq!(
             submitted
                 .iter()
