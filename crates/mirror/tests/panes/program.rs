@@ -145,6 +145,7 @@ struct Play {
     is_slow: bool,
     swallow: bool,
     odd: bool,
+    leaves: bool,
     said: Vec<String>,
 }
 
@@ -187,6 +188,7 @@ impl Play {
             is_slow: false,
             swallow: false,
             odd: false,
+            leaves: false,
             said: Vec::new(),
         }
     }
@@ -200,18 +202,15 @@ impl Play {
                     self.bytes.write_all(&bytes).unwrap();
                     self.input.extend(bytes);
                     self.take();
-                    self.draw();
+                    if std::mem::take(&mut self.leaves) {
+                        self.suspend();
+                    } else {
+                        self.draw();
+                    }
                 }
                 Event::Told(words, mut from) => {
                     if words == "end" {
                         break;
-                    }
-                    if words == "suspend" {
-                        self.rest();
-                        let _ = from.write_all(b"done\n");
-                        raise(Signal::SIGTSTP).unwrap();
-                        self.begin();
-                        continue;
                     }
                     self.told(&words);
                     self.draw();
@@ -222,6 +221,13 @@ impl Play {
         }
         self.rest();
         std::process::exit(0);
+    }
+
+    /// Gives the terminal back to the shell until that brings it to the front again.
+    fn suspend(&mut self) {
+        self.rest();
+        raise(Signal::SIGTSTP).unwrap();
+        self.begin();
     }
 
     fn begin(&mut self) {
@@ -359,6 +365,7 @@ impl Play {
                 self.draft.pop();
             }
             '\x15' => self.draft.clear(),
+            '\x1a' => self.leaves = true,
             key if key.is_control() => {}
             key => self.draft.push(Part::Typed(key)),
         }

@@ -52,16 +52,35 @@ impl Person {
             self.terminal.keys(&self.pane, &letter.to_string());
         }
         dice.pause(250);
-        self.terminal.run(&["send-keys", "-t", &self.pane, "C-u"]);
+        self.press("C-u");
+    }
+
+    /// Stops the agent, so that its shell comes to the front, and a little later brings it back.
+    fn goes_to_the_shell(&self, tmux: &Tmux, agent: &Agent, dice: &mut Dice) {
+        self.press("C-z");
+        agent.prompts(tmux);
+        dice.pause(1500);
+        self.terminal.keys(&self.pane, "fg");
+        self.press("Enter");
+        wait("the agent", || tmux.screen(&agent.pane).contains("manual mode"));
+    }
+
+    fn press(&self, key: &str) {
+        self.terminal.run(&["send-keys", "-t", &self.pane, key]);
     }
 }
 
 fn disturb(tmux: &Tmux, person: &Person, agent: &Agent, dice: &mut Dice, shells: &AtomicUsize) {
     let pane = agent.pane.as_str();
-    if dice.below(30) == 0 {
-        return person.drafts(dice);
+    match dice.below(40) {
+        0 => return person.drafts(dice),
+        1 => {
+            shells.fetch_add(1, Ordering::Relaxed);
+            return person.goes_to_the_shell(tmux, agent, dice);
+        }
+        _ => {}
     }
-    match dice.below(6) {
+    match dice.below(5) {
         0 => {
             tmux.run(&["copy-mode", "-t", pane]);
             dice.pause(200);
@@ -86,19 +105,10 @@ fn disturb(tmux: &Tmux, person: &Person, agent: &Agent, dice: &mut Dice, shells:
             dice.pause(200);
             agent.tell("busy off");
         }
-        4 => {
+        _ => {
             tmux.run(&["select-pane", "-d", "-t", pane]);
             dice.pause(120);
             tmux.run(&["select-pane", "-e", "-t", pane]);
-        }
-        _ => {
-            // The agent is stopped and its shell comes to the front; a little later the agent goes on.
-            agent.tell("suspend");
-            agent.prompts(tmux);
-            shells.fetch_add(1, Ordering::Relaxed);
-            dice.pause(250);
-            tmux.run(&["send-keys", "-t", pane, "fg", "Enter"]);
-            wait("the agent", || tmux.screen(pane).contains("manual mode"));
         }
     }
 }
@@ -126,7 +136,7 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
     tmux.run(&["set-option", "-g", "status", "off"]);
     let person = Person::at(&tmux);
     let mut settings = quick();
-    settings.pause = Duration::from_secs(2);
+    settings.pause = Duration::from_secs(1);
     settings.second_look = Duration::from_secs(6);
     let panes = TmuxPanes::new(Server::Named(tmux.name.clone()), settings);
     let (over, shells) = (AtomicBool::new(false), AtomicUsize::new(0));
