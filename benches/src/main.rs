@@ -12,6 +12,7 @@ mod claims;
 mod client;
 mod messages;
 mod page;
+mod policy;
 mod raw;
 mod report;
 mod screening;
@@ -86,6 +87,8 @@ enum What {
     Terminal,
     /// The worst reply against the longest list of deny words
     Screen,
+    /// A decision about a call from loaded layers; with the feature `cedar` beside Cedar
+    Policy,
     /// Processor time from nothing built to the tour's printed link, in both profiles
     Build,
 }
@@ -123,20 +126,29 @@ fn main() -> ExitCode {
 
 /// Measures, prints, and says whether every target was met.
 fn run(arguments: &Arguments) -> Result<bool> {
-    let folder = folder(arguments.dir.as_deref())?;
-    let muster = Muster::find(arguments.muster.clone())?;
     let machine = machine()?;
     eprintln!("{machine}");
-    let figures = measure(arguments, &muster, folder.path())?;
+    let (version, figures) = if arguments.what == What::Policy {
+        // Decided in this process: no program, no disk.
+        let time = Duration::from_secs(arguments.seconds.max(1));
+        (
+            concat!("muster ", env!("CARGO_PKG_VERSION")).to_owned(),
+            policy::run(time)?,
+        )
+    } else {
+        let folder = folder(arguments.dir.as_deref())?;
+        let muster = Muster::find(arguments.muster.clone())?;
+        (muster.version()?, measure(arguments, &muster, folder.path())?)
+    };
     if arguments.json {
         println!(
             "{}",
             serde_json::to_string_pretty(
-                &json!({"machine": machine, "muster": muster.version()?, "figures": figures})
+                &json!({"machine": machine, "muster": version, "figures": figures})
             )?
         );
     } else {
-        println!("{machine} {}.\n\n{}", muster.version()?, report::table(&figures));
+        println!("{machine} {version}.\n\n{}", report::table(&figures));
     }
     Ok(figures.iter().all(|figure| figure.met != Some(false)))
 }
@@ -172,6 +184,10 @@ fn measure(arguments: &Arguments, muster: &Muster, folder: &Path) -> Result<Vec<
     if what.wants(What::Screen) {
         eprintln!("screen …");
         figures.extend(screening::run(time)?);
+    }
+    if what.wants(What::Policy) {
+        eprintln!("policy …");
+        figures.extend(policy::run(time)?);
     }
     if what.wants(What::Bus) {
         eprintln!("bus …");

@@ -29,6 +29,18 @@ impl Source {
     }
 }
 
+/// Where the file says what was moved away unread. Other programs know no such field and keep it or drop it.
+const MISSED: &str = "archivedUnread";
+
+/// The log of a source that all read. No cut takes unread direct messages.
+fn shared_log(source: &Source) -> Option<String> {
+    match source {
+        Source::Inbox => None,
+        Source::Room(room) => Some(home::room(room)),
+        Source::Status => Some(home::STATUS.to_owned()),
+    }
+}
+
 /// One agent's cursors, with whatever else its file holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
@@ -97,6 +109,48 @@ impl Cursor {
                     .and_then(|rooms| rooms.insert(room.as_str().to_owned(), offset.into()))
             }
         };
+    }
+
+    /// How many entries of `source` a cut moved to the archive before this agent had read them, since it was last told.
+    pub(crate) fn missed(&self, source: &Source) -> u64 {
+        let cut = |log: String| self.fields.get(MISSED)?.get(&log)?.get("entries")?.as_u64();
+        shared_log(source).and_then(cut).unwrap_or(0)
+    }
+
+    /// Notes that a cut, told from others by `cut`, took so many more. Answers whether that is news: a cut is counted once.
+    pub(crate) fn miss(&mut self, source: &Source, entries: u64, cut: u64) -> bool {
+        let Some(log) = shared_log(source).filter(|_| entries > 0) else {
+            return false;
+        };
+        let before = self.missed(source);
+        let all = self
+            .fields
+            .entry(MISSED)
+            .or_insert_with(|| Value::Object(Map::new()));
+        if !all.is_object() {
+            *all = Value::Object(Map::new());
+        }
+        let Some(all) = all.as_object_mut() else {
+            return false;
+        };
+        if all.get(&log).and_then(|known| known.get("cut")?.as_u64()) == Some(cut) {
+            return false;
+        }
+        all.insert(
+            log,
+            serde_json::json!({"entries": before.saturating_add(entries), "cut": cut}),
+        );
+        true
+    }
+
+    /// Notes that the agent was told.
+    pub(crate) fn told_what_it_missed(&mut self, source: &Source) {
+        let log = shared_log(source).unwrap_or_default();
+        if let Some(known) = self.fields.get_mut(MISSED).and_then(|all| all.get_mut(log))
+            && let Some(known) = known.as_object_mut()
+        {
+            known.insert("entries".to_owned(), 0.into());
+        }
     }
 
     /// Writes an agent's cursors. The caller holds their lock.

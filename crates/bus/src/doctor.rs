@@ -274,15 +274,17 @@ struct Exam<'a> {
 impl Exam<'_> {
     /// Whether a check could not be made because of a damaged file that was told of already. It is told of there then, once.
     fn holds_up(&mut self, names: &[&'static str], error: &BusError) -> bool {
-        let BusError::Damaged(file) = error else {
-            return false;
+        let file = match error {
+            BusError::Damaged(file) => file.as_str(),
+            BusError::Tokens(_) => crate::tokens::FILE,
+            _ => return false,
         };
         let told = |finding: &Finding| {
-            finding.subject == *file && finding.severity == Severity::Error && finding.fixed != Some(true)
+            finding.subject == file && finding.severity == Severity::Error && finding.fixed != Some(true)
         };
         let told = self.findings.iter().any(told);
         if told {
-            self.held_up.entry(file.clone()).or_default().extend(names);
+            self.held_up.entry(file.to_owned()).or_default().extend(names);
         }
         told
     }

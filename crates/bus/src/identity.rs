@@ -227,7 +227,7 @@ pub struct Ask<'a> {
     pub bearer: bool,
     /// Under a token that all share: what tells this machine's connections from another's.
     pub client: Option<&'a str>,
-    /// It is one call without a session, beside which its machine may have others under way.
+    /// It is one call without a session: its end says nothing of its agent.
     pub once: bool,
 }
 
@@ -444,7 +444,6 @@ impl Inner {
         let mut marker = SessionMarker::here(&self.home, ask.seat, self.link);
         marker.how = Some(how.as_str().to_owned());
         marker.forced = how == How::Forced;
-        marker.once_from = ask.client.filter(|_| ask.once).map(str::to_owned);
         sessions::mark(&self.home, &self.id, &marker)
     }
 

@@ -10,7 +10,7 @@ use crate::error::{BusError, failed};
 use crate::home::Home;
 use crate::json;
 use crate::registry::Agents;
-use crate::{sessions, transports};
+use crate::{sessions, tokens, transports};
 
 /// Ids with an entry in the registry, a token, or a process of their own that lives, as the names of their files.
 pub(crate) struct Known {
@@ -25,7 +25,11 @@ impl Known {
     /// [`BusError::Damaged`], a fault.
     pub(crate) fn load(home: &Home) -> Result<Self, BusError> {
         let agents = Agents::load(home)?;
-        let tokens: Map<String, Value> = json::read(home, "tokens.json")?.unwrap_or_default();
+        let tokens: Map<String, Value> = match json::read(home, tokens::FILE) {
+            // Nothing mends that file but a person.
+            Err(BusError::Damaged(_)) => return Err(BusError::Tokens("it is not one JSON object")),
+            other => other?.unwrap_or_default(),
+        };
         let ids = agents.ids().chain(tokens.keys().map(String::as_str));
         let mut stems: BTreeSet<String> = ids.map(stem).collect();
         // What comes to an id that was renamed is still to be fetched.

@@ -62,15 +62,12 @@ pub(crate) fn over(home: &Home, seat: &SeatId, heartbeat: i64) -> bool {
     of(home, seat).is_some_and(|last| last.ended_at.is_some_and(|ended| ended >= heartbeat))
 }
 
-/// Whether the same machine held the id last and no other connection holds it now. A call without a session is none to another one of the
-/// same machine: a client that waits in one may act in the next.
+/// Whether the same machine held the id last and no other connection holds it now.
 pub(crate) fn returns(home: &Home, ask: &Ask<'_>, own: &str) -> bool {
-    let same = |from: Option<&str>| ask.client.is_some() && from == ask.client;
-    of(home, ask.seat).is_some_and(|last| same(last.client.as_deref()))
+    let same = |last: Last| ask.client.is_some() && last.client.as_deref() == ask.client;
+    of(home, ask.seat).is_some_and(same)
         && sessions::live(home).is_ok_and(|live| {
-            live.iter().all(|(id, marker)| {
-                let its_own = id == own || (ask.once && same(marker.once_from.as_deref()));
-                its_own || marker.agent_id != ask.seat.as_str()
-            })
+            live.iter()
+                .all(|(id, marker)| id == own || marker.agent_id != ask.seat.as_str())
         })
 }

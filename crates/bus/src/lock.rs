@@ -163,6 +163,8 @@ fn holder(file: &File) -> String {
 /// The lock directory of the programs that share the directory: `<file>.lock`, made and removed.
 pub(crate) struct Directory {
     path: PathBuf,
+    /// Where it waits while nobody holds it.
+    aside: PathBuf,
     made: Made,
 }
 
@@ -216,6 +218,7 @@ impl Directory {
                 Ok(made) => {
                     let lock = Self {
                         path: path.clone(),
+                        aside: taking(home, name),
                         made,
                     };
                     if was_stale {
@@ -288,9 +291,16 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         // Somebody who thought this lock stale may have taken it; theirs is not removed.
-        if self.stands() {
+        if !self.stands() {
+            return;
+        }
+        // Moved back for the next holder: to make one and remove it each time takes the file system ten times as long.
+        if place(&self.path, &self.aside).is_err() {
             // What cannot be removed is taken over as stale after five seconds.
             let _ = fs::remove_dir(&self.path);
+        } else if !is_made(&self.aside, self.made) {
+            // It was taken over between the look and the move: its new holder gets it back.
+            let _ = place(&self.aside, &self.path);
         }
     }
 }
@@ -360,8 +370,8 @@ pub(crate) fn taking(home: &Home, name: &str) -> PathBuf {
         .join(format!("taking-{}", name.replace('/', "+")))
 }
 
-/// Makes the lock directory and answers which one it is. It is made elsewhere, where nobody else comes, noted in `file`, and moved into its
-/// place: so whoever dies has said which one is theirs, and one that another program removes as stale is known to be gone.
+/// Puts the lock directory in its place and answers which one it is. It waits elsewhere, where nobody else comes, is noted in `file`, and is
+/// moved: so whoever dies has said which one is theirs, and one that another program removes as stale is known to be gone.
 fn enter(home: &Home, name: &str, path: &Path, file: &File) -> std::io::Result<Made> {
     use std::io::ErrorKind::{AlreadyExists, InvalidInput, Unsupported};
     let make = |path: &Path| {
@@ -372,28 +382,41 @@ fn enter(home: &Home, name: &str, path: &Path, file: &File) -> std::io::Result<M
         return Err(AlreadyExists.into());
     }
     let aside = taking(home, name);
-    let made = make(&aside).or_else(|error| {
-        if error.kind() != AlreadyExists {
-            return Err(error);
+    let made = match fs::symlink_metadata(&aside) {
+        Ok(waits) if waits.is_dir() => {
+            // Its age is what other programs judge it by.
+            touch(&aside)?;
+            made(&waits)
         }
-        // Of one who died right here.
-        fs::remove_dir(&aside)?;
-        make(&aside)
-    })?;
+        _ => make(&aside)?,
+    };
     note(file, made);
     match place(&aside, path) {
         Ok(()) => Ok(made),
-        Err(error) => {
-            let _ = fs::remove_dir(&aside);
-            if !matches!(error.kind(), InvalidInput | Unsupported) {
-                return Err(error);
-            }
+        Err(error) if matches!(error.kind(), InvalidInput | Unsupported) => {
             // A file system that cannot move a thing only to where nothing is.
+            let _ = fs::remove_dir(&aside);
             let made = make(path)?;
             note(file, made);
             Ok(made)
         }
+        Err(error) => Err(error),
     }
+}
+
+/// Sets the time of a directory to now.
+fn touch(path: &Path) -> std::io::Result<()> {
+    use nix::fcntl::AT_FDCWD;
+    use nix::sys::stat::{UtimensatFlags, utimensat};
+    use nix::sys::time::TimeSpec;
+    let now = TimeSpec::UTIME_NOW;
+    Ok(utimensat(
+        AT_FDCWD,
+        path,
+        &now,
+        &now,
+        UtimensatFlags::NoFollowSymlink,
+    )?)
 }
 
 /// Moves a directory to where nothing stands.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{BusError, failed};
 use crate::files::{self, open_plain};
-use crate::home::{self, Home};
+use crate::home::{self, Home, Mode};
 use crate::index::{self, Index, Known, STRIDE};
 use crate::lock::{self, Held};
 
@@ -139,7 +139,8 @@ impl<'a> Log<'a> {
         if known != from {
             self.note(&places);
         }
-        if rewritten {
+        // A program that shares the directory and cut the log moves the cursors itself, and may be about to; it never cuts one to nothing.
+        if rewritten && (self.home.mode() == Mode::Native || known.entries == 0) {
             cut::forget_past_end(self.home, &self.name, known.entries)?;
         }
         Ok(())

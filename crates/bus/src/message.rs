@@ -49,6 +49,9 @@ pub struct Message {
     /// A notice that must wake its reader, which only the bus sets.
     #[serde(skip_serializing_if = "is_false")]
     pub urgent: bool,
+    /// Of a notice: the agent whose act it tells of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<SeatId>,
 }
 
 #[expect(
@@ -73,14 +76,16 @@ impl Message {
             control: false,
             system: false,
             urgent: false,
+            by: None,
         })
     }
 
-    /// A notice of the bus in a channel.
-    pub(crate) fn notice(ts: i64, room: RoomName, text: String) -> Result<Self, BusError> {
+    /// A notice of the bus in a channel, about an act of `by`.
+    pub(crate) fn notice(ts: i64, room: RoomName, by: &SeatId, text: String) -> Result<Self, BusError> {
         let mut notice = Self::new(ts, SYSTEM, text)?;
         notice.room = Some(room);
         notice.system = true;
+        notice.by = Some(by.clone());
         Ok(notice)
     }
 
@@ -173,6 +178,16 @@ pub(crate) fn key(entry: &Entry) -> String {
     let print = Sha256::digest(serde_json::to_vec(entry).unwrap_or_default());
     let hex: String = print.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
     format!("~{hex}")
+}
+
+/// Whether an entry is an agent's own: it wrote it, or it is the notice of what it did.
+pub(crate) fn is_own(entry: &Entry, seat: &SeatId) -> bool {
+    let author = if entry.get("system").is_some_and(|system| system == true) {
+        field(entry, "by")
+    } else {
+        field(entry, "from").or_else(|| field(entry, "agentId"))
+    };
+    author == Some(seat.as_str())
 }
 
 /// Whether an entry is a decision.

@@ -221,5 +221,8 @@ impl<'h> Peek<'h> {
 }
 
 fn is_own(entry: &Entry, seat: &SeatId) -> bool {
-    message::field(entry, "from") == Some(seat.as_str())
+    message::is_own(entry, seat)
 }
+
+#[cfg(test)]
+mod tests;

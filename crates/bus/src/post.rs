@@ -15,6 +15,7 @@ use crate::limits::{Bound, DECISION_AGE};
 use crate::log::{self, Entry, Log};
 use crate::message::{self, Kind, Message, Status};
 use crate::names::{RoomName, SeatId};
+use crate::push::ControlCommand;
 use crate::registry::Agents;
 use crate::rename;
 use crate::rooms;
@@ -46,6 +47,36 @@ pub fn send(home: &Home, from: &SeatId, to: &SeatId, text: &str) -> Result<Sent,
     })
 }
 
+/// Writes a command for an agent's own program into its inbox, where whoever delivers to it finds it in its place.
+pub(crate) fn command(
+    home: &Home,
+    from: &SeatId,
+    to: &SeatId,
+    command: ControlCommand,
+) -> Result<Sent, BusError> {
+    let mut message = Message::new(home.now(), from.as_str(), command.as_str().to_owned())?;
+    message.to = Some(to.clone());
+    message.control = true;
+    marked(home, to, message)
+}
+
+/// Sends a direct message that must be read now, whoever its reader listens to.
+pub(crate) fn remind(home: &Home, from: &SeatId, to: &SeatId, text: String) -> Result<Sent, BusError> {
+    let mut message = Message::new(home.now(), from.as_str(), text)?;
+    message.to = Some(to.clone());
+    message.urgent = true;
+    marked(home, to, message)
+}
+
+fn marked(home: &Home, to: &SeatId, message: Message) -> Result<Sent, BusError> {
+    deliver(home, to, &message)?;
+    Ok(Sent {
+        id: message.id,
+        ts: message.ts,
+        warning: None,
+    })
+}
+
 /// Puts a message into an inbox.
 pub(crate) fn deliver(home: &Home, to: &SeatId, message: &Message) -> Result<(), BusError> {
     let name = home::inbox(to);
@@ -62,18 +93,18 @@ fn guard_new(log: Log<'_>, message: &Message, line: String) -> Result<(), BusErr
     if home.mode() == Mode::Native || !log.is_new() {
         return Ok(());
     }
-    let (name, id) = (log.name().to_owned(), message.id.clone());
+    let (name, id, inode) = (log.name().to_owned(), message.id.clone(), log.inode());
     // Others may write meanwhile.
     drop(log);
     thread::sleep(Duration::from_millis(50));
     // The line is in the file, so this is no failure of the message: the later looks may do what this one could not.
-    if let Err(error) = restore(&home, &name, &id, &line) {
+    if let Err(error) = restore(&home, &name, inode, &id, &line) {
         tracing::warn!(error = %error.chain(), "a first message could not be looked after yet");
     }
     let later = move || {
         for pause in [450, 1_500] {
             thread::sleep(Duration::from_millis(pause));
-            if let Err(error) = restore(&home, &name, &id, &line) {
+            if let Err(error) = restore(&home, &name, inode, &id, &line) {
                 tracing::warn!(error = %error.chain(), "a first message could not be looked after");
             }
         }
@@ -88,8 +119,12 @@ fn guard_new(log: Log<'_>, message: &Message, line: String) -> Result<(), BusErr
     Ok(())
 }
 
-fn restore(home: &Home, name: &str, id: &str, line: &str) -> Result<(), BusError> {
-    let mut log = Log::open(home, name)?;
+fn restore(home: &Home, name: &str, inode: u64, id: &str, line: &str) -> Result<(), BusError> {
+    // A program that empties a file leaves it the same file. Another one, or none, stands there after a rename or a cut, which took the
+    // message along.
+    let Some(mut log) = Log::open_existing(home, name)?.filter(|log| log.inode() == inode) else {
+        return Ok(());
+    };
     let mut there = false;
     log.read(0, |_, entry| {
         there = message::field(&entry, "id") == Some(id);
@@ -187,9 +222,9 @@ pub fn post(
     })
 }
 
-/// Posts a notice of the bus itself.
-pub(crate) fn notice(home: &Home, room: &RoomName, text: String) -> Result<(), BusError> {
-    write(home, room, &Message::notice(home.now(), room.clone(), text)?)
+/// Posts a notice of the bus itself, about an act of `by`.
+pub(crate) fn notice(home: &Home, room: &RoomName, by: &SeatId, text: String) -> Result<(), BusError> {
+    write(home, room, &Message::notice(home.now(), room.clone(), by, text)?)
 }
 
 /// Writes a line into a channel, and cuts it when it grew too long.

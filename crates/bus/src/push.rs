@@ -268,6 +268,8 @@ pub trait Feed {
 pub struct Standing {
     /// How many messages were not typed because of what they are or who sent them. They stay in their files.
     pub suppressed: u64,
+    /// How many may have been typed and are not typed again. They stay unread until their reader reads them.
+    pub unconfirmed: u64,
     /// Why nothing is typed now, in words; `None` when nothing holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
@@ -322,6 +324,54 @@ pub struct Report {
     pub outcome: Outcome,
 }
 
+/// A report as a receipt says it, and as `report_receipt` takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Told<'r> {
+    /// It was typed and sent off, or it was not; absent when nobody can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submitted: Option<bool>,
+    /// It was seen to be taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<bool>,
+    /// Which way it went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub door: Option<&'static str>,
+    /// Why not, or what is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'r str>,
+}
+
+impl Report {
+    /// The same as a receipt says it.
+    pub fn told(&self) -> Told<'_> {
+        let nothing = Told {
+            submitted: None,
+            verified: None,
+            door: None,
+            reason: None,
+        };
+        match &self.outcome {
+            Outcome::Delivered { door, verified } => Told {
+                submitted: Some(true),
+                verified: Some(*verified),
+                door: Some(door.as_str()),
+                ..nothing
+            },
+            Outcome::Held(hold) => Told {
+                submitted: Some(false),
+                reason: Some(&hold.detail),
+                ..nothing
+            },
+            Outcome::Unknown { door, reason } => Told {
+                verified: Some(false),
+                door: Some(door.as_str()),
+                reason: Some(reason),
+                ..nothing
+            },
+        }
+    }
+}
+
 /// Why a feed has nothing to say.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
@@ -353,6 +403,7 @@ pub mod feed;
 pub(crate) mod hands;
 pub mod lease;
 pub mod queue;
+pub(crate) mod reminder;
 pub mod settings;
 pub mod text;
 pub mod tier;

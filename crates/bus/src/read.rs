@@ -34,7 +34,7 @@ pub struct Want {
     /// Leaves the cursor.
     pub peek: bool,
     /// Only entries written after this moment, in milliseconds. The cursor then passes only what was returned before the first entry that
-    /// was not.
+    /// was not. A read that peeks looks back, too: it returns what was read already, as far as it still stands in the file.
     pub since: Option<i64>,
 }
 
@@ -50,12 +50,23 @@ pub struct Batch {
     pub returned: usize,
     /// Messages that stay unread.
     pub remaining: usize,
+    /// Entries that a cut moved to the archive before this agent had read them; nothing returns them. Told until something is returned.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub archived_unread: u64,
     /// What a channel read left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
     /// What the reader should know about its cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 const PAST_END: &str =
@@ -103,19 +114,33 @@ fn take(
     let _held = lock::lock(home, &home::cursor(seat))?;
     let mut cursor = Cursor::load(home, seat)?;
     let (first, note) = start(&cursor, source, log.entries());
+    let looks_back = want.peek && want.since.is_some();
+    let from = Begin {
+        unread: first,
+        at: if looks_back { 0 } else { first },
+    };
     let (batch, read_to) = match source {
-        Source::Inbox => inbox(&log, first, want)?,
-        Source::Room(room) => stream(&log, seat, &format!("room {room}"), first, want)?,
-        Source::Status => stream(&log, seat, "status", first, want)?,
+        Source::Inbox => inbox(&log, from, want)?,
+        Source::Room(room) => stream(&log, seat, &format!("room {room}"), from, want)?,
+        Source::Status => stream(&log, seat, "status", from, want)?,
     };
     if !wanted() {
         return Err(BusError::Gone);
     }
-    if !want.peek && (read_to != first || note.is_some() || cursor.get(source).is_none()) {
+    let archived_unread = cursor.missed(source);
+    let told = archived_unread > 0 && batch.returned > 0;
+    if !want.peek && (read_to != first || note.is_some() || told || cursor.get(source).is_none()) {
         cursor.set(source, read_to);
+        if told {
+            cursor.told_what_it_missed(source);
+        }
         cursor.store(home, seat)?;
     }
-    Ok(Batch { note, ..batch })
+    Ok(Batch {
+        note,
+        archived_unread,
+        ..batch
+    })
 }
 
 /// How many entries an agent has not read, its own posts not counted. Never moves a cursor.
@@ -216,8 +241,7 @@ fn start(cursor: &Cursor, source: &Source, entries: u64) -> (u64, Option<&'stati
 }
 
 fn own(entry: &Entry, seat: &SeatId) -> bool {
-    let sender = message::field(entry, "from").or_else(|| message::field(entry, "agentId"));
-    sender == Some(seat.as_str())
+    message::is_own(entry, seat)
 }
 
 fn wanted(entry: &Entry, want: Want) -> bool {
@@ -255,12 +279,21 @@ impl Newest {
     }
 }
 
+/// Where a read begins.
+#[derive(Clone, Copy)]
+struct Begin {
+    /// The first entry that is unread.
+    unread: u64,
+    /// The first one that is looked at.
+    at: u64,
+}
+
 /// All of it, oldest first, as far as the limits go.
-fn inbox(log: &Log<'_>, first: u64, want: Want) -> Result<(Batch, u64), BusError> {
+fn inbox(log: &Log<'_>, from: Begin, want: Want) -> Result<(Batch, u64), BusError> {
     let limit = want.limit.unwrap_or(usize::MAX);
     let mut messages = Vec::new();
-    let (mut bytes, mut read_to, mut gap) = (0, first, false);
-    log.read_lines(first, |number, line| {
+    let (mut bytes, mut read_to, mut gap) = (0, from.unread, false);
+    log.read_lines(from.at, |number, line| {
         if messages.len() >= limit || bytes >= MAX_BYTES {
             return false;
         }
@@ -268,15 +301,15 @@ fn inbox(log: &Log<'_>, first: u64, want: Want) -> Result<(Batch, u64), BusError
         if wanted(&entry, want) {
             bytes += line.len();
             messages.push(entry);
-        } else {
+        } else if number >= from.unread {
             gap = true;
         }
-        if !gap {
+        if !gap && number >= from.unread {
             read_to = number + 1;
         }
         true
     })?;
-    let new = usize::try_from(log.entries() - first).unwrap_or(usize::MAX);
+    let new = usize::try_from(log.entries() - from.unread).unwrap_or(usize::MAX);
     let left = usize::try_from(log.entries() - read_to).unwrap_or(usize::MAX);
     Ok((batch(messages, new, left, None), read_to))
 }
@@ -286,22 +319,23 @@ fn stream(
     log: &Log<'_>,
     seat: &SeatId,
     name: &str,
-    first: u64,
+    from: Begin,
     want: Want,
 ) -> Result<(Batch, u64), BusError> {
     let limit = want.limit.unwrap_or(ROOM_READ);
     let mut newest = Newest::default();
-    let (mut new, mut passed, mut read_to, mut gap) = (0, 0, first, false);
-    log.read_lines(first, |number, line| {
+    let (mut new, mut passed, mut read_to, mut gap) = (0, 0, from.unread, false);
+    log.read_lines(from.at, |number, line| {
         let entry = log::entry(line);
         let mine = own(&entry, seat);
-        new += usize::from(!mine);
+        let unread = number >= from.unread;
+        new += usize::from(!mine && unread);
         if !mine && wanted(&entry, want) {
             newest.push(line.len(), entry, limit);
-        } else if !mine {
+        } else if !mine && unread {
             gap = true;
         }
-        if !gap {
+        if !gap && unread {
             read_to = number + 1;
             passed = new;
         }
@@ -319,6 +353,7 @@ fn batch(messages: Vec<Entry>, total_new: usize, remaining: usize, history: Opti
         messages,
         total_new,
         remaining,
+        archived_unread: 0,
         history,
         note: None,
     }

@@ -65,6 +65,28 @@ impl Receipt {
     }
 }
 
+/// Whether a command was typed, by its receipt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// It was.
+    Yes,
+    /// It was not, and is not any more.
+    Not,
+    /// Nobody can tell.
+    Maybe,
+}
+
+impl Receipt {
+    /// Whether the command was typed. Other programs write a receipt only after they typed, and say nothing of it.
+    pub(crate) fn typed(&self) -> Typed {
+        match (self.submitted, self.verified) {
+            (Some(true), _) | (None, None | Some(true)) => Typed::Yes,
+            (Some(false), _) => Typed::Not,
+            (None, Some(false)) => Typed::Maybe,
+        }
+    }
+}
+
 /// The folder.
 pub(crate) const FOLDER: &str = "receipts";
 

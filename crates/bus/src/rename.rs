@@ -406,7 +406,8 @@ fn notice(home: &Home, intent: &mut Intent) -> Result<(), BusError> {
         return Ok(());
     }
     let text = format!("{} is now known as {}", intent.old, intent.new);
-    let mut message = Message::notice(home.now(), general.clone(), text)?;
+    let (_, by) = intent.seats()?;
+    let mut message = Message::notice(home.now(), general.clone(), &by, text)?;
     message.id.clone_from(&intent.notice);
     post::write(home, &general, &message)
 }

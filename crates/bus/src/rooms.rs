@@ -174,7 +174,7 @@ pub fn join(home: &Home, seat: &SeatId, room: &RoomName) -> Result<Room, BusErro
     })?;
     home.create_early(&home::room(room), "")?;
     if joined {
-        tell(home, room, format!("{seat} joined #{room}"));
+        tell(home, room, seat, format!("{seat} joined #{room}"));
     }
     Ok(entry)
 }
@@ -203,7 +203,7 @@ pub fn leave(home: &Home, seat: &SeatId, room: &RoomName) -> Result<bool, BusErr
         Ok(left)
     })?;
     if left {
-        tell(home, room, format!("{seat} left #{room}"));
+        tell(home, room, seat, format!("{seat} left #{room}"));
     }
     Ok(left)
 }
@@ -238,13 +238,18 @@ pub fn set(home: &Home, seat: &SeatId, room: &RoomName, what: Line, text: &str) 
         }
         rooms.put(room, &entry)
     })?;
-    tell(home, room, format!("{seat} set the {word} of #{room}: {text}"));
+    tell(
+        home,
+        room,
+        seat,
+        format!("{seat} set the {word} of #{room}: {text}"),
+    );
     Ok(())
 }
 
 /// Posts a notice of what was done. It is done, whether or not the notice can be written.
-fn tell(home: &Home, room: &RoomName, text: String) {
-    if let Err(error) = post::notice(home, room, text) {
+fn tell(home: &Home, room: &RoomName, by: &SeatId, text: String) {
+    if let Err(error) = post::notice(home, room, by, text) {
         tracing::warn!(room = %room, error = %error.chain(), "a channel was not told of a change to it");
     }
 }

@@ -65,9 +65,6 @@ pub struct SessionMarker {
     /// Somebody passed `force:true` to take an id that was live, or of which it could not be told.
     #[serde(default, skip_serializing_if = "is_false")]
     pub forced: bool,
-    /// It is one call without a session, under a token that all share, and came from this machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub once_from: Option<String>,
     /// What other programs keep here.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -107,7 +104,6 @@ impl SessionMarker {
             transport: link.as_str().to_owned(),
             how: None,
             forced: false,
-            once_from: None,
             more: Map::new(),
         }
     }

@@ -362,6 +362,19 @@ pub fn clear(home: &Home, seat: &SeatId) -> Result<bool, BusError> {
     remove(home, seat)
 }
 
+/// Removes an agent's marker if it names the pane `target`: a pusher that ends leaves the marker of the one that took its place. Answers
+/// whether it did.
+///
+/// # Errors
+/// [`BusError::Damaged`], [`BusError::Held`], a fault.
+pub fn clear_of(home: &Home, seat: &SeatId, target: &str) -> Result<bool, BusError> {
+    let _held = lock::lock(home, FOLDER)?;
+    match load(home, seat)? {
+        Some(marker) if marker.pane() == Some(target) => remove(home, seat),
+        _ => Ok(false),
+    }
+}
+
 /// Removes an agent's marker if this very process wrote it. Answers whether it did.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Learning that a log grew: the kernel tells, and a look every half second finds what it did not. Never reads an entry and never moves a cursor.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,8 @@ use std::time::Duration;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::watch;
 
-use crate::home::Home;
+use crate::home::{self, Home};
+use crate::receipts;
 
 /// How often a waiter looks by itself: the kernel says nothing of files on some network file systems, and may drop what it has to say.
 pub const LOOK: Duration = Duration::from_millis(500);
@@ -31,7 +32,9 @@ enum Started {
     No,
     /// Kept alive; its thread ends with it.
     Yes {
-        _watcher: RecommendedWatcher,
+        watcher: RecommendedWatcher,
+        /// Folders that are watched only once somebody waits for something in them.
+        also: HashSet<String>,
     },
     /// The system has no more watches to give; waiters look by themselves.
     Failed,
@@ -71,6 +74,9 @@ impl Watch {
     pub(crate) fn waiter(&self, name: &str) -> Waiter {
         let path = self.shared.root.join(name);
         self.shared.start();
+        if let Some((folder @ receipts::FOLDER, _)) = name.split_once('/') {
+            self.shared.also(folder);
+        }
         let told = lock(&self.shared.waiters)
             .entry(path.clone())
             .or_insert_with(|| watch::Sender::new(0))
@@ -125,12 +131,34 @@ impl Shared {
             return;
         }
         *started = match watcher(&self.root, self.waiters.clone()) {
-            Ok(watcher) => Started::Yes { _watcher: watcher },
+            Ok(watcher) => Started::Yes {
+                watcher,
+                also: HashSet::new(),
+            },
             Err(error) => {
                 tracing::warn!(error = %error, "the system gives no file watch; waiting looks every half second instead");
                 Started::Failed
             }
         };
+    }
+}
+
+impl Shared {
+    /// Watches a folder that may not be there yet. Where that fails, waiters look by themselves.
+    fn also(&self, folder: &str) {
+        let mut started = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let Started::Yes { watcher, also } = &mut *started else {
+            return;
+        };
+        if also.contains(folder) {
+            return;
+        }
+        let path = self.root.join(folder);
+        let watched =
+            home::make_folder(&path).is_ok() && watcher.watch(&path, RecursiveMode::NonRecursive).is_ok();
+        if watched {
+            also.insert(folder.to_owned());
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use muster_bus::transports::TransportKind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::process;
+use crate::screen::Ghost;
 use socket::{Broke, ask, part, place, shown};
 
 /// How long an answer is waited for: herdr gives itself five seconds.
@@ -36,19 +38,30 @@ const ROWS: usize = 1_000;
 #[derive(Debug, Clone)]
 pub struct HerdrPanes {
     socket: Result<PathBuf, String>,
+    ghost: Ghost,
 }
 
 impl HerdrPanes {
     /// The herdr that the environment names: `HERDR_SOCKET_PATH`, else `HERDR_SESSION`, else the one without a name. Nothing is opened.
     pub fn of(env: impl Fn(&str) -> Option<String>) -> Self {
-        Self { socket: place(env) }
+        Self {
+            socket: place(env),
+            ghost: Ghost::default(),
+        }
     }
 
     /// The herdr that listens at a path.
     pub fn at(socket: &Path) -> Self {
         Self {
             socket: Ok(socket.to_owned()),
+            ghost: Ghost::default(),
         }
+    }
+
+    /// The same where suggestions that nobody typed are drawn in another way.
+    #[must_use]
+    pub fn with_ghost(self, ghost: Ghost) -> Self {
+        Self { ghost, ..self }
     }
 
     fn ask(&self, method: &str, params: &Value) -> Result<Value, Broke> {
@@ -96,13 +109,8 @@ impl HerdrPanes {
                 "somebody has scrolled back in the pane, so that its input cannot be seen",
             ));
         }
-        let unsent = look::input(&self.visible(target).map_err(|broke| unseen(&broke))?)?;
-        if !unsent.text.is_empty() {
-            return Err(hold(
-                Why::Draft,
-                format!("somebody's unsent text stands in the input: {}", unsent.styled),
-            ));
-        }
+        let screen = self.visible(target).map_err(|broke| unseen(&broke))?;
+        look::judge(&screen, &self.ghost)?;
         Ok(pane.agent_status.unwrap_or_default())
     }
 
@@ -120,7 +128,10 @@ impl HerdrPanes {
         if let Some(shell) = front.shell() {
             return Err(hold(
                 Why::Shell,
-                format!("a shell ({}) is in front", shown(shell)),
+                format!(
+                    "the shell {} is in front in the pane, where text would run as commands",
+                    shown(shell)
+                ),
             ));
         }
         match (agent, front.first()) {
@@ -187,12 +198,16 @@ impl HerdrPanes {
             return delivered(Door::Paste, true);
         }
         // A turn that was over between two looks leaves no trace but the empty input.
-        match self.unsent(target) {
-            Some(unsent) if unsent.is_empty() => delivered(Door::Paste, false),
-            _ => unknown(
+        if self
+            .visible(target)
+            .is_ok_and(|screen| look::is_empty(&screen, &self.ghost))
+        {
+            delivered(Door::Paste, false)
+        } else {
+            unknown(
                 Door::Paste,
                 "the agent was not seen to begin, and the text may stand unsent in its input".to_owned(),
-            ),
+            )
         }
     }
 
@@ -201,7 +216,10 @@ impl HerdrPanes {
         if let Err(broke) = self.ask("pane.send_text", &json!({"pane_id": target, "text": command})) {
             return refused(Door::Keys, &broke);
         }
-        let stands = || self.unsent(target).is_some_and(|unsent| unsent == command);
+        let stands = || {
+            self.visible(target)
+                .is_ok_and(|screen| look::stands(&screen, command))
+        };
         if !seen(SHOWS, stands) {
             return unknown(
                 Door::Keys,
@@ -215,13 +233,10 @@ impl HerdrPanes {
                 format!("the command was typed and Enter was not: {}", broke.sentence()),
             );
         }
+        // Whatever else it shows then: a program that is at work on it, or that asks something.
         let gone = || {
             self.visible(target)
-                .is_ok_and(|screen| match look::input(&screen) {
-                    Ok(unsent) => unsent.text != command,
-                    // The screen of a program that is at work on it, or that asks something.
-                    Err(_) => true,
-                })
+                .is_ok_and(|screen| !look::stands(&screen, command))
         };
         if seen(SHOWS, gone) {
             delivered(Door::Keys, true)
@@ -235,13 +250,6 @@ impl HerdrPanes {
 
     fn enter(&self, target: &str) -> Result<Value, Broke> {
         self.ask("pane.send_keys", &json!({"pane_id": target, "keys": ["enter"]}))
-    }
-
-    /// The unsent text of a pane; `None` when that cannot be told.
-    fn unsent(&self, target: &str) -> Option<String> {
-        look::input(&self.visible(target).ok()?)
-            .ok()
-            .map(|unsent| unsent.text)
     }
 }
 
@@ -419,7 +427,7 @@ impl Processes {
         let first = self.first()?;
         self.foreground_processes
             .iter()
-            .all(|process| look::is_shell(&process.name))
+            .all(|process| process::shell_name(&process.name).is_some())
             .then_some(first)
     }
 }

@@ -6,6 +6,7 @@ pub mod guard;
 pub mod herdr;
 mod pane_lock;
 mod process;
+pub mod pushers;
 pub mod screen;
 mod settings;
 mod tmux;

@@ -93,9 +93,14 @@ pub(crate) fn shell(pid: u32) -> Option<String> {
         .ok()
         .map(|path| path.to_string_lossy().into_owned());
     [comm, first, file].into_iter().flatten().find_map(|name| {
-        let name = name.trim().rsplit('/').next()?.trim_start_matches('-').to_owned();
-        SHELLS.contains(&name.as_str()).then_some(name)
+        shell_name(&name)
     })
+}
+
+/// The name of a shell, if a program of this name is one.
+pub(crate) fn shell_name(program: &str) -> Option<String> {
+    let name = program.trim().rsplit('/').next()?.trim_start_matches('-');
+    SHELLS.contains(&name).then(|| name.to_owned())
 }
 
 /// The shell in front on the terminal of a pane's first process, if there is nothing but shells in front. A program that a shell script started

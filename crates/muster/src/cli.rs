@@ -86,12 +86,15 @@ pub(crate) enum Command {
     Config(Config),
     /// Choose how the coordination bus is shared and how agents are reached on this machine
     #[command(
-        after_help = "Example: muster init --transport tmux-push-remote\nExample: muster init --client claude --id frontend"
+        after_help = "Example: muster init --transport tmux-push-remote\nExample: muster init --client claude --id frontend --project ."
     )]
     Init(Init),
     /// The coordination bus: one room for every agent and person
     #[command(subcommand, after_help = "Example: muster bus serve")]
     Bus(Bus),
+    /// Sit among the agents: read, post and send direct messages on the bus
+    #[command(after_help = "Example: muster chat --id david\nExample: printf '/join #ops\\nhello\\n' | muster chat")]
+    Chat(Chat),
     /// Check the whole installation, the bus's directory with it
     #[command(after_help = "Example: muster doctor --json")]
     Doctor,
@@ -113,9 +116,15 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether this process serves one agent on its standard streams and nothing else.
+    /// Whether this process delivers to one agent and nothing else.
+    pub(crate) fn pushes(&self) -> bool {
+        matches!(self, Self::Bus(Bus::Pusher(_)))
+    }
+
+    /// Whether this process serves one agent, or one person, on its standard streams and nothing else.
     pub(crate) fn serves_one(&self) -> bool {
-        matches!(self, Self::Bus(Bus::Serve(_))) && std::env::var_os("AGENT_COORD_HTTP_PORT").is_none()
+        let serves = matches!(self, Self::Bus(Bus::Serve(_)));
+        matches!(self, Self::Chat(_)) || (serves && std::env::var_os("AGENT_COORD_HTTP_PORT").is_none())
     }
 }
 
@@ -127,6 +136,26 @@ pub(crate) struct Serve {
     /// The address people use, when it is not the listener's (MUSTER_PUBLIC_URL)
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
+}
+
+/// `muster chat`.
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// Who you are there; your user name unless given
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// The bus's directory (AGENT_COORD_DIR; default ~/agent-coord)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<std::path::PathBuf>,
+    /// Line by line, for screen readers, where a full screen could be. In a pipe it always is
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Only check the bus's directory; exit code 1 when something is broken
+    #[arg(long)]
+    pub(crate) doctor: bool,
+    /// With --doctor: apply the safe, reversible repairs
+    #[arg(long, requires = "doctor")]
+    pub(crate) fix: bool,
 }
 
 /// `muster init`.
@@ -147,6 +176,9 @@ pub(crate) struct Init {
     /// The agent that the client's sessions are; Claude Code gets its two hooks as well
     #[arg(long, value_name = "AGENT", requires = "client")]
     pub(crate) id: Option<String>,
+    /// Write the settings of this project instead of the user's: an id belongs to one project
+    #[arg(long, value_name = "DIR", requires = "client")]
+    pub(crate) project: Option<std::path::PathBuf>,
     /// Write the client's settings without asking
     #[arg(long, requires = "client")]
     pub(crate) yes: bool,
@@ -205,6 +237,24 @@ pub(crate) enum Bus {
     /// Check the bus's directory; exit 0 when it is consistent, warnings or not, 1 when an error is left
     #[command(after_help = "Example: muster bus doctor --fix")]
     Doctor(BusDoctor),
+    /// Type what an agent has unread into its tmux pane
+    #[command(
+        after_help = "Example: AGENT_COORD_TOKEN=tk_… muster bus pusher --server http://host:8765/mcp --agent me --tmux $TMUX_PANE\nExample: muster bus pusher --local --agent me --tmux $TMUX_PANE"
+    )]
+    Pusher(BusPusher),
+    /// Start an agent in tmux with a pusher beside it, and end both
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: AGENT_COORD_TOKEN=tk_… muster bus node --server https://bus:8765/mcp --id worker-2 --cmd claude"
+    )]
+    Node(BusNode),
+    /// Whether this machine's transport runs and every attached agent uses it; exit 0 agrees, 1 not
+    #[command(after_help = "Example: muster bus check --json")]
+    Check {
+        /// The bus's directory (AGENT_COORD_DIR; default ~/agent-coord)
+        #[arg(long, value_name = "DIR")]
+        dir: Option<std::path::PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -241,6 +291,101 @@ pub(crate) struct BusDoctor {
     /// Files over this many bytes are a finding
     #[arg(long, value_name = "BYTES")]
     pub(crate) max_file_bytes: Option<u64>,
+}
+
+/// What both a pusher and a node that starts one are told.
+#[derive(Debug, Args)]
+pub(crate) struct BusPush {
+    /// Only direct messages, no channel posts
+    #[arg(long)]
+    pub(crate) no_room: bool,
+    /// Only messages of these agents are typed
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub(crate) allowlist: Option<Vec<String>>,
+    /// What comes within this time is typed as one [default: 1000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    pub(crate) debounce_ms: Option<u64>,
+    /// How often the channels it joined are looked at again [default: 30000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub(crate) refresh_ms: Option<u64>,
+    /// Deliver although a session is live as this agent: under a token that all share nothing else tells its pusher from a stranger
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BusPusher {
+    /// The bus (AGENT_COORD_SERVER)
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// The agent's token; better given by AGENT_COORD_TOKEN, because others of this machine can read command lines
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// The agent's id (AGENT_COORD_ID)
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+    /// The pane it runs in (AGENT_COORD_TMUX_TARGET)
+    #[arg(long, value_name = "PANE")]
+    pub(crate) tmux: Option<String>,
+    #[command(flatten)]
+    pub(crate) push: BusPush,
+    /// Without a server: the bus's directory on this machine
+    #[arg(long, conflicts_with_all = ["server", "token"])]
+    pub(crate) local: bool,
+    /// With --local: the bus's directory (AGENT_COORD_DIR; default ~/agent-coord)
+    #[arg(long, value_name = "DIR", requires = "local")]
+    pub(crate) dir: Option<std::path::PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BusNode {
+    #[command(flatten)]
+    pub(crate) up: BusNodeUp,
+    #[command(subcommand)]
+    pub(crate) command: Option<BusNodeCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BusNodeCommand {
+    /// Start the agent in the tmux session coord-ID, and its pusher
+    #[command(
+        after_help = "Example: AGENT_COORD_TOKEN=tk_… muster bus node up --server https://bus:8765/mcp --id worker-2 --cmd claude"
+    )]
+    Up(BusNodeUp),
+    /// End the pusher and the session, and take the marker away
+    #[command(after_help = "Example: muster bus node down --id worker-2")]
+    Down(BusNodeDown),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BusNodeUp {
+    /// The bus (AGENT_COORD_SERVER)
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// The agent's token; better given by AGENT_COORD_TOKEN, because others of this machine can read command lines
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// The agent's id (AGENT_COORD_ID)
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// The agent's command line; split as a shell does it, started without one
+    #[arg(long, value_name = "CMD")]
+    pub(crate) cmd: Option<String>,
+    #[command(flatten)]
+    pub(crate) push: BusPush,
+    /// Where the pusher's process and log are noted (AGENT_COORD_DIR; default ~/agent-coord)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<std::path::PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BusNodeDown {
+    /// The agent's id (AGENT_COORD_ID)
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Where the pusher's process was noted (AGENT_COORD_DIR; default ~/agent-coord)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

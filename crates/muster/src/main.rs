@@ -14,7 +14,11 @@ use clap::Parser as _;
 /// The names that muster answers to besides its own, each with the command it stands for.
 const NAMES: &[(&str, &[&str])] = &[
     ("agent-coord-mcp", &["bus", "serve"]),
+    ("coord-node", &["bus", "node"]),
+    ("coord-pusher", &["bus", "pusher"]),
+    ("coord-chat", &["chat"]),
     ("coord-token", &["bus", "token"]),
+    ("stop-agent", &["bus", "node", "down"]),
     ("peek-coord", &["bus", "peek"]),
 ];
 
@@ -54,7 +58,8 @@ fn main() -> ExitCode {
     let json = cli.json;
     // Half the cores: the other half is SQLite's and Postgres's, which work whenever a request does. More threads than that wake each other.
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let mut builder = if serves_one {
+    let one_thread = serves_one || cli.command.pushes();
+    let mut builder = if one_thread {
         // One agent's session: every thread more is memory and a start more.
         tokio::runtime::Builder::new_current_thread()
     } else {
@@ -70,7 +75,7 @@ fn main() -> ExitCode {
         }
     };
     let ended = runtime.block_on(commands::run(cli));
-    if serves_one {
+    if one_thread {
         // A client that asked for the end may hold standard input open; the read of it must not hold the process.
         runtime.shutdown_background();
     }

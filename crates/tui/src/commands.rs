@@ -121,9 +121,14 @@ pub(crate) fn help_lines() -> Vec<String> {
         ("text".to_owned(), "post to this channel"),
         ("//text".to_owned(), "post a text that begins with a slash"),
     ];
+    let marks = [(
+        "! #chan [dm]".to_owned(),
+        "before a name: it names you, it was said there, it is for you alone",
+    )];
     texts
         .into_iter()
         .chain(commands)
+        .chain(marks)
         .map(|(spelled, does)| format!("{:<20} {does}", spelled.trim_end()))
         .collect()
 }

@@ -1,5 +1,6 @@
 //! The human seat: a person in the same room as the agents. Never shows a byte of a peer that a terminal would act on.
 
+mod app;
 mod commands;
 mod completion;
 mod editor;
@@ -7,9 +8,12 @@ mod keys;
 mod person;
 mod plain;
 mod post;
+mod screen;
 mod terminal;
 mod text;
+mod timeline;
 mod typing;
+mod view;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -104,7 +108,10 @@ pub fn run(options: Options) -> Result<(), ChatError> {
     let watch = Watch::system();
     let dumb = environment("TERM").is_none_or(|term| term == "dumb");
     let (typed, shown) = (std::io::stdin().is_terminal(), std::io::stdout().is_terminal());
-    if typed && shown {
+    if typed && shown && !dumb && !options.plain {
+        let colours = view::Colours(environment("NO_COLOR").is_none());
+        screen::run(person, watch, colours)
+    } else if typed && shown {
         plain::at_terminal(person, watch, dumb)
     } else {
         plain::in_pipe(person, watch)

@@ -3,6 +3,8 @@
 mod acts;
 mod follow;
 mod here;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 
@@ -18,7 +20,7 @@ use crate::post::{self, Post};
 
 pub(crate) use acts::report;
 pub(crate) use follow::Fresh;
-pub(crate) use here::Here;
+pub(crate) use here::{Here, Peer};
 
 use follow::Follow;
 use here::Stamp;
@@ -68,10 +70,23 @@ pub(crate) struct Stretch {
     pub(crate) total: u64,
     /// How many the person has read.
     pub(crate) read: u64,
-    /// The messages, each with its number; those of muted agents are left out.
-    pub(crate) posts: Vec<(u64, Post)>,
-    /// The first entry and the last one as they stand, by which they are known again.
-    pub(crate) ends: Option<Box<(Entry, Entry)>>,
+    /// The messages.
+    pub(crate) posts: Vec<Numbered>,
+}
+
+impl Stretch {
+    /// The newest of them.
+    pub(crate) fn last(&self) -> Option<&Numbered> {
+        self.posts.last()
+    }
+}
+
+/// A message, where it stands, and as it stands there: it is known again by that.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Numbered {
+    pub(crate) number: u64,
+    pub(crate) entry: Entry,
+    pub(crate) post: Post,
 }
 
 /// Which way to go on from a stretch.
@@ -142,10 +157,17 @@ impl Person {
         self.home.now()
     }
 
+    /// The clock of the bus, for whoever draws.
+    pub(crate) fn clock(&self) -> impl Fn() -> i64 + 'static {
+        let home = self.home.clone();
+        move || home.now()
+    }
+
     /// Puts a channel in focus that the person is in.
     pub(crate) fn focus(&mut self, room: RoomName) {
         self.room = room;
         self.joined = None;
+        self.stale();
     }
 
     /// Says that the person is still there. Whoever was dropped meanwhile is registered again.
@@ -186,7 +208,7 @@ impl Person {
     ) -> Result<Option<Stretch>, BusError> {
         let limit = limit.clamp(2, muster_bus::limits::MAX_READ);
         let page = |before, limit| read::page(&self.home, &self.seat, source, before, limit);
-        let mut page = match way {
+        let page = match way {
             Way::Newest => page(None, limit)?,
             Way::Oldest => page(Some(limit as u64), limit)?,
             Way::Before(number, entry) => {
@@ -217,8 +239,7 @@ impl Person {
             end: first + count,
             total: page.total,
             read: page.read,
-            posts: self.posts(source, first, &page.entries),
-            ends: ends(&mut page.entries),
+            posts: self.posts(source, first, page.entries),
         }))
     }
 
@@ -260,11 +281,14 @@ impl Person {
     }
 
     /// The entries of a source as this person is shown them.
-    fn posts(&self, source: &Source, first: u64, entries: &[Entry]) -> Vec<(u64, Post)> {
+    fn posts(&self, source: &Source, first: u64, entries: Vec<Entry>) -> Vec<Numbered> {
         (first..)
             .zip(entries)
-            .filter(|(_, entry)| !self.ignored.contains(&post::sender(entry).to_ascii_lowercase()))
-            .map(|(number, entry)| (number, Post::of(entry, source, &self.seat)))
+            .map(|(number, entry)| {
+                let mut post = Post::of(&entry, source, &self.seat);
+                post.muted = self.ignored.contains(&post::sender(&entry).to_ascii_lowercase());
+                Numbered { number, entry, post }
+            })
             .collect()
     }
 }
@@ -281,16 +305,6 @@ fn register(home: &Home, seat: &SeatId) -> Result<(), BusError> {
     let known = Agents::load(home)?.get(seat).and_then(|agent| agent.role);
     let role = if known.is_none() { Some("human") } else { None };
     registry::register(home, seat, None, role).map(drop)
-}
-
-fn ends(entries: &mut Vec<Entry>) -> Option<Box<(Entry, Entry)>> {
-    let last = entries.pop()?;
-    let first = if entries.is_empty() {
-        last.clone()
-    } else {
-        entries.swap_remove(0)
-    };
-    Some(Box::new((first, last)))
 }
 
 /// The channels a person hears: `general`, those they joined, and the one in focus.

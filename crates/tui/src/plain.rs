@@ -174,9 +174,9 @@ impl<S: Surface> Client<S> {
             }
             self.show(source, &stretch, stretch.read)?;
             self.person.caught_up(source, &stretch);
-            match (source, &stretch.ends) {
-                (Source::Inbox, Some(ends)) if stretch.end < stretch.total => {
-                    way = Way::After(stretch.end - 1, ends.1.clone());
+            match (source, stretch.last()) {
+                (Source::Inbox, Some(last)) if stretch.end < stretch.total => {
+                    way = Way::After(last.number, last.entry.clone());
                 }
                 _ => return Ok(Ok(())),
             }
@@ -193,12 +193,12 @@ impl<S: Surface> Client<S> {
         let lines: Vec<String> = stretch
             .posts
             .iter()
-            .filter(|(number, _)| *number >= from)
-            .flat_map(|(_, post)| post.plain(tag.as_deref(), &self.watch, now))
+            .filter(|found| found.number >= from && !found.post.muted)
+            .flat_map(|found| found.post.plain(tag.as_deref(), &self.watch, now))
             .collect();
         self.surface.show(&lines)?;
-        if let Some(ends) = &stretch.ends
-            && let Err(error) = self.person.seen(source, stretch.end - 1, &ends.1)
+        if let Some(last) = stretch.last()
+            && let Err(error) = self.person.seen(source, last.number, &last.entry)
         {
             self.trouble(&safe(&error.chain()))?;
         }
@@ -222,7 +222,7 @@ impl<S: Surface> Client<S> {
 
     /// Answers whether the person stays.
     fn tell(&mut self, told: Vec<Told>) -> io::Result<bool> {
-        let mut stays = true;
+        let (mut stays, mut moved) = (true, false);
         for told in told {
             match told {
                 Told::Lines(lines) => self.surface.show(&lines)?,
@@ -232,8 +232,16 @@ impl<S: Surface> Client<S> {
                     self.surface.show(&lines)?;
                 }
                 Told::Fresh(fresh) => self.fresh(&fresh)?,
-                Told::Moved(_) | Told::Named(_) => {}
+                Told::Moved(_) => moved = true,
+                Told::Named(_) => {}
                 Told::Quit => stays = false,
+            }
+        }
+        if moved {
+            self.look()?;
+            let source = Source::Room(self.person.room().clone());
+            if let Err(error) = self.missed(&source)? {
+                self.trouble(&safe(&error.chain()))?;
             }
         }
         Ok(stays)

@@ -2,7 +2,7 @@
 
 use muster_bus::{Entry, SeatId, Source};
 
-use crate::text::{self, Watch, line, lines};
+use crate::text::{self, Watch, bounded, short};
 
 /// A message, safe to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(crate) struct Post {
     pub(crate) system: bool,
     /// It names the person at this terminal.
     pub(crate) mention: bool,
+    /// The person at this terminal does not want to hear its sender.
+    pub(crate) muted: bool,
     /// It is a decision, a status or a control command, in a word.
     pub(crate) kind: Option<&'static str>,
     /// What it says.
@@ -53,16 +55,17 @@ impl Post {
         };
         Self {
             ts: entry.get("ts").and_then(serde_json::Value::as_i64).unwrap_or(0),
-            from: line(from),
+            from: short(from),
             to: match source {
-                Source::Inbox => Some(line(field(entry, "to").unwrap_or(me.as_str()))),
+                Source::Inbox => Some(short(field(entry, "to").unwrap_or(me.as_str()))),
                 _ => None,
             },
             mine,
             system,
             mention: !mine && !system && *source != Source::Inbox && text::mentions(said, me.as_str()),
+            muted: false,
             kind,
-            body: lines(said),
+            body: bounded(said),
         }
     }
 
@@ -75,9 +78,15 @@ impl Post {
             mine: true,
             system: false,
             mention: false,
+            muted: false,
             kind: None,
-            body: lines(said),
+            body: bounded(said),
         }
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn weight(&self) -> usize {
+        self.body.iter().map(|line| line.len() + 48).sum::<usize>() + 256
     }
 
     /// Who speaks, as the line begins.

@@ -1,7 +1,11 @@
 //! The terminal's own state: how it is taken, how it is given back, and what comes from it. Never left changed, whatever ends the program but its being killed.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread;
@@ -48,11 +52,14 @@ impl Taken {
     /// # Errors
     /// What the terminal answers; it is as before then.
     pub(crate) fn take(paste: bool, screen: bool) -> io::Result<Self> {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            restore();
-            before(info);
-        }));
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                restore();
+                before(info);
+            }));
+        });
         enable_raw_mode()?;
         CHANGED.store(RAW, Ordering::SeqCst);
         // Dropped on the way out of a failure.
@@ -96,7 +103,7 @@ fn restore() {
 ///
 /// # Errors
 /// When no thread can be started.
-pub(crate) fn read_keys(events: SyncSender<Event>) -> io::Result<()> {
+pub(crate) fn read_keys<E: From<Event> + Send + 'static>(events: SyncSender<E>) -> io::Result<()> {
     let read = move || {
         let mut parser = Parser::default();
         let mut bytes = vec![0; 16 * 1024];
@@ -104,7 +111,7 @@ pub(crate) fn read_keys(events: SyncSender<Event>) -> io::Result<()> {
             // Only time tells the escape key from the beginning of a sequence.
             if parser.waits() && !comes_soon() {
                 let inputs = parser.settle();
-                if !inputs.is_empty() && events.send(Event::Input(inputs)).is_err() {
+                if !inputs.is_empty() && events.send(Event::Input(inputs).into()).is_err() {
                     return;
                 }
             }
@@ -112,7 +119,7 @@ pub(crate) fn read_keys(events: SyncSender<Event>) -> io::Result<()> {
                 Ok(0) => break,
                 Ok(length) => {
                     let inputs = parser.feed(bytes.get(..length).unwrap_or_default());
-                    if !inputs.is_empty() && events.send(Event::Input(inputs)).is_err() {
+                    if !inputs.is_empty() && events.send(Event::Input(inputs).into()).is_err() {
                         return;
                     }
                 }
@@ -121,7 +128,7 @@ pub(crate) fn read_keys(events: SyncSender<Event>) -> io::Result<()> {
             }
         }
         // Nobody is left to hear of it when the client has ended.
-        let _ = events.send(Event::End);
+        let _ = events.send(Event::End.into());
     };
     thread::Builder::new()
         .name("chat-keys".to_owned())
@@ -139,15 +146,15 @@ fn comes_soon() -> bool {
 ///
 /// # Errors
 /// When no thread can be started.
-pub(crate) fn read_lines(events: SyncSender<Event>) -> io::Result<()> {
+pub(crate) fn read_lines<E: From<Event> + Send + 'static>(events: SyncSender<E>) -> io::Result<()> {
     let read = move || {
         let mut lines = Lines::new(io::stdin().lock());
         while let Some(line) = lines.next() {
-            if events.send(Event::Line(line)).is_err() {
+            if events.send(Event::Line(line).into()).is_err() {
                 return;
             }
         }
-        let _ = events.send(Event::End);
+        let _ = events.send(Event::End.into());
     };
     thread::Builder::new()
         .name("chat-lines".to_owned())
@@ -214,7 +221,7 @@ impl<R: io::BufRead> Lines<R> {
 ///
 /// # Errors
 /// When they cannot be listened to.
-pub(crate) fn read_signals(events: SyncSender<Event>) -> io::Result<()> {
+pub(crate) fn read_signals<E: From<Event> + Send + 'static>(events: SyncSender<E>) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGWINCH])?;
     let read = move || {
         for signal in signals.forever() {
@@ -223,7 +230,7 @@ pub(crate) fn read_signals(events: SyncSender<Event>) -> io::Result<()> {
             } else {
                 Event::Stop
             };
-            if events.send(event).is_err() {
+            if events.send(event.into()).is_err() {
                 return;
             }
         }
@@ -232,29 +239,4 @@ pub(crate) fn read_signals(events: SyncSender<Event>) -> io::Result<()> {
         .name("chat-signals".to_owned())
         .spawn(read)
         .map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_a_script_is_taken_whole_or_refused() {
-        let mut script = b"one\r\n\n\xff\n".to_vec();
-        script.extend(vec![b'x'; LONGEST + 5]);
-        script.extend(b"\nlast");
-        let mut lines = Lines::new(io::BufReader::with_capacity(7, script.as_slice()));
-        assert_eq!(lines.next(), Some(Ok("one".into())));
-        assert_eq!(lines.next(), Some(Ok(String::new())));
-        assert!(lines.next().unwrap().unwrap_err().contains("not UTF-8"));
-        assert!(
-            lines
-                .next()
-                .unwrap()
-                .unwrap_err()
-                .contains("longer than any message")
-        );
-        assert_eq!(lines.next(), Some(Ok("last".into())));
-        assert_eq!(lines.next(), None);
-    }
 }

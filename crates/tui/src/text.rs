@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use muster_bus::limits::MAX_TEXT;
 use muster_core::text::{spell_char, terminal};
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -38,6 +39,32 @@ pub(crate) fn lines(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// Longest name or short text, in characters, that is shown.
+const SHORT: usize = 200;
+/// Most lines of one text that are shown.
+const LINES: usize = 20_000;
+
+/// A name, a topic or a role of anybody's, on one line that is not longer than a few rows.
+pub(crate) fn short(text: &str) -> String {
+    let mut chars = text.char_indices().skip(SHORT);
+    match chars.next().and_then(|(at, _)| text.get(..at)) {
+        Some(head) => line(head) + "…",
+        None => line(text),
+    }
+}
+
+/// The lines of a text as far as a message may be long; what other programs wrote beyond that is told of and not shown.
+pub(crate) fn bounded(text: &str) -> Vec<String> {
+    let head = text.floor_char_boundary(MAX_TEXT.min(text.len()));
+    let shown = text.get(..head).unwrap_or_default();
+    let mut out = lines(shown);
+    if out.len() > LINES || head < text.len() {
+        out.truncate(LINES);
+        out.push(format!("… ({} bytes; the rest is not shown)", text.len()));
+    }
+    out
+}
+
 /// How many columns a safe text takes.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
@@ -65,9 +92,33 @@ pub(crate) fn fit(text: &str, room: usize) -> String {
 
 /// Breaks a safe line into rows: the first of at most `first` columns, the others of at most `rest`; at a blank where there is one.
 pub(crate) fn wrap(text: &str, first: usize, rest: usize) -> Vec<String> {
-    let rest = rest.max(1);
+    let (first, rest) = (first.max(1), rest.max(1));
+    if text.is_ascii() {
+        wrap_ascii(text, first, rest)
+    } else {
+        wrap_any(text, first, rest)
+    }
+}
+
+/// The same where each byte is a column, which is nearly all there is, and long logs above all.
+fn wrap_ascii(text: &str, first: usize, rest: usize) -> Vec<String> {
+    let (mut rows, mut left, mut room) = (Vec::new(), text, first);
+    while let Some((row, over)) = left.split_at_checked(room).filter(|(_, over)| !over.is_empty()) {
+        let (row, next) = match (over.strip_prefix(' '), row.rfind(' ')) {
+            (Some(next), _) => (row, next),
+            (None, Some(blank)) if row.len() - blank <= rest => left.split_at(blank + 1),
+            _ => (row, over),
+        };
+        rows.push(row.to_owned());
+        (left, room) = (next, rest);
+    }
+    rows.push(left.to_owned());
+    rows
+}
+
+fn wrap_any(text: &str, first: usize, rest: usize) -> Vec<String> {
     let mut rows = Vec::new();
-    let (mut row, mut used, mut room) = (String::new(), 0, first.max(1));
+    let (mut row, mut used, mut room) = (String::new(), 0, first);
     // Where the row may be broken: behind its last blank.
     let mut blank = 0;
     for cluster in text.graphemes(true) {
@@ -175,6 +226,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_longer_than_the_bus_accepts_is_told_of_and_not_shown() {
+        assert_eq!(short("ops"), "ops");
+        assert_eq!(short(&"é".repeat(5_000)).chars().count(), SHORT + 1);
+        let long = "é".repeat(MAX_TEXT);
+        let shown = bounded(&long);
+        assert_eq!(shown.len(), 2);
+        assert!(shown[0].len() <= MAX_TEXT);
+        assert_eq!(
+            shown[1],
+            format!("… ({} bytes; the rest is not shown)", long.len())
+        );
+        assert_eq!(bounded(&"\n".repeat(200_000)), [""]);
+        let many = bounded(&"x\n".repeat(100_000));
+        assert_eq!(many.len(), LINES + 1);
+        assert_eq!(bounded("one\ntwo"), ["one", "two"]);
+    }
+
+    #[test]
     fn an_id_is_mentioned_as_a_word_only() {
         assert!(mentions("David: look", "david"));
         assert!(mentions("ask @david.", "david"));
@@ -199,6 +268,11 @@ mod tests {
                     prop_assert!(row.chars().all(|c| muster_core::text::unseen(c).is_none()));
                 }
             }
+        }
+
+        #[test]
+        fn both_ways_to_wrap_break_at_the_same_places(text in "[a-z ]{0,80}", first in 1_usize..20, rest in 1_usize..20) {
+            prop_assert_eq!(wrap_ascii(&text, first, rest), wrap_any(&text, first, rest));
         }
 
         #[test]

@@ -4,8 +4,9 @@ use super::rust::{code_only, paths};
 use super::{Report, Tree};
 
 /// Each crate's folder and the crates of this repository that it may use. Development dependencies are free.
-const EDGES: [(&str, Ours); 14] = [
+const EDGES: [(&str, Ours); 15] = [
     ("crates/core", Ours::Only(&[])),
+    ("crates/policy", Ours::Only(&["muster-core"])),
     ("crates/wire", Ours::Only(&["muster-core"])),
     ("crates/store", Ours::Only(&["muster-core"])),
     ("crates/runtime", Ours::Only(&["muster-core"])),
@@ -25,7 +26,10 @@ const EDGES: [(&str, Ours); 14] = [
     // The worked example for authors of connectors: it may know only what they know, the documented HTTP interface.
     ("connectors/maildir", Ours::Only(&[])),
     // Measures the program from outside; fills databases through the store.
-    ("benches", Ours::Only(&["muster-core", "muster-store"])),
+    (
+        "benches",
+        Ours::Only(&["muster-core", "muster-policy", "muster-store"]),
+    ),
     ("xtask", Ours::Only(&[])),
 ];
 

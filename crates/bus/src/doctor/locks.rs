@@ -121,6 +121,10 @@ pub(super) fn foreign_writers(exam: &mut Exam<'_>) -> Result<(), BusError> {
     }
     for name in files(exam.home, "pids", ".pid")? {
         let file = format!("pids/{name}.pid");
+        // A pusher of muster's own has a note beside its number.
+        if exam.home.path(&format!("pids/{name}.json")).exists() {
+            continue;
+        }
         if let Some(pid) = holder(&exam.home.path(&file)).filter(|pid| sessions::running(*pid, None)) {
             let why = format!(
                 "process {pid} of another program serves this directory, and config.json says that only muster does; set \"mode\":\"shared\" and restart"

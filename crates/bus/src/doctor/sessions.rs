@@ -7,7 +7,7 @@ use super::Severity::{Info, Warning};
 use super::{Exam, Fix};
 use crate::error::{BusError, failed};
 use crate::home::Home;
-use crate::sessions::{self, FOLDER, SessionMarker};
+use crate::sessions::{self, FOLDER, Link, SessionMarker};
 use crate::transports;
 use crate::{build_id, json, lock};
 
@@ -62,8 +62,16 @@ pub(super) fn duplicates(exam: &mut Exam<'_>) -> Result<(), BusError> {
         } else {
             ""
         };
+        let over_http = sessions
+            .iter()
+            .any(|(_, marker)| marker.transport == Link::Http.as_str());
+        let end = if over_http {
+            "End all but one: those of clients that are gone end by themselves within an hour, or restart the daemon"
+        } else {
+            "End all but one"
+        };
         let why = format!(
-            "{} live connections act as this agent{forced} (served by process {}); they share one cursor, so each sees a part of the messages. End all but one",
+            "{} live connections act as this agent{forced} (served by process {}); they share one cursor, so each sees a part of the messages. {end}",
             sessions.len(),
             pids.join(" and ")
         );

@@ -4,7 +4,7 @@ use std::fs::TryLockError;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use super::{Directory, Held, enter, is_at, lock_file, open};
+use super::{Directory, Held, enter, is_at, lock_file, open, taking};
 use crate::home::{Home, Mode};
 
 /// Between tries.
@@ -28,7 +28,10 @@ pub(crate) fn briefly(home: &Home, name: &str, patience: Duration) -> Option<Hel
             let path = home.path(&format!("{name}.lock"));
             loop {
                 match enter(home, name, &path, &file) {
-                    Ok(made) => break Some(Directory { path, made }),
+                    Ok(made) => {
+                        let aside = taking(home, name);
+                        break Some(Directory { path, aside, made });
+                    }
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => rest(until)?,
                     Err(_) => return None,
                 }

@@ -475,7 +475,9 @@ fn move_one(home: &Home, intent: &Intent, source: &Source, file: &str) -> Result
         None if renamed(home, intent, offset) => return Ok(()),
         _ => offset - intent.gone.before(offset),
     };
-    if after != offset {
+    let unread = intent.gone.count() - intent.gone.before(offset);
+    let missed = cursor.miss(source, unread, intent.inode);
+    if after != offset || missed {
         cursor.set(source, after);
         cursor.store_file(home, file)?;
     }

@@ -6,6 +6,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crate::fresh;
+use crate::names::SeatId;
 
 use super::queue::{Queue, Step};
 use super::{Feed, FeedError, Seat, Settings, Standing, Transport};
@@ -80,7 +81,7 @@ impl Drop for Here<'_> {
     }
 }
 
-/// Delivers what `feed` has for `seat` through `transport`, until `stop` is set.
+/// Delivers what `feed` has for `seat` through `transport`, until `stop` is set; what was typed by then is still noted.
 ///
 /// # Errors
 /// [`FeedError::Refused`]: the seat is not this deliverer's, or not any more. What only may pass is tried again, less and less often.
@@ -95,10 +96,12 @@ pub fn run(
     let mut deliverer = Deliverer {
         feed,
         transport,
+        seat: &seat.id,
         target: &seat.target,
         queue: Queue::new(seat.clone(), settings.clone(), salt),
         begun: Instant::now(),
         beat: Duration::ZERO,
+        other: None,
         fresh: false,
         told: Standing::default(),
     };
@@ -119,17 +122,21 @@ pub fn run(
             Err(refused @ FeedError::Refused(_)) => return Err(refused),
         }
     }
+    deliverer.settle();
     Ok(())
 }
 
 struct Deliverer<'r> {
     feed: &'r mut dyn Feed,
     transport: &'r dyn Transport,
+    seat: &'r SeatId,
     target: &'r str,
     queue: Queue,
     begun: Instant,
     /// When the next heartbeat is due.
     beat: Duration,
+    /// Who else delivers to this seat, as far as that was told.
+    other: Option<String>,
     /// The feed was asked since the last thing that took time.
     fresh: bool,
     told: Standing,
@@ -176,10 +183,37 @@ impl Deliverer<'_> {
         Ok(())
     }
 
+    /// Notes what was typed before the end was asked for. What cannot be noted now is typed again by the next deliverer.
+    fn settle(&mut self) {
+        loop {
+            let noted = match self.queue.next(self.now()) {
+                Step::Receipt(report) => self.feed.receipt(&report).map(|()| self.queue.receipted()),
+                Step::Ack { source, up_to } => self
+                    .feed
+                    .ack(&source, &up_to)
+                    .map(|()| self.queue.acked(&source, &up_to)),
+                Step::Deliver(_) | Step::Wait(_) => return,
+            };
+            if let Err(error) = noted {
+                tracing::warn!(reason = %muster_core::text::terminal(&error.to_string()), "what was typed last could not be noted; it may be typed again");
+                return;
+            }
+        }
+    }
+
     fn look(&mut self, wait: Duration) -> Result<(), FeedError> {
         let pending = self.feed.pending(wait)?;
         self.queue.see(&pending, self.now());
         self.fresh = true;
+        if pending.other_deliverer != self.other {
+            match &pending.other_deliverer {
+                Some(other) => {
+                    tracing::warn!(seat = %self.seat, other = %muster_core::text::terminal(other), "another process delivers to this seat, so nothing is typed from here until it ends");
+                }
+                None => tracing::info!(seat = %self.seat, "this process delivers to the seat now"),
+            }
+            self.other = pending.other_deliverer;
+        }
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -26,20 +26,75 @@ use crate::wait::{LOOK, Waiter, Watch};
 
 use super::lease::Lease;
 use super::queue::INBOX;
-use super::{Feed, FeedError, Outcome, Pending, PendingSource, Report, Standing, tier};
+use super::{Feed, FeedError, Pending, PendingSource, Report, Standing, tier};
 
-/// The feed of a seat out of the bus's own directory.
-pub struct LocalFeed {
+/// The sources of a seat, and whether something was written to them.
+pub(crate) struct Sources {
     home: Home,
     watch: Watch,
     seat: SeatId,
     include_room: bool,
-    /// The pane: once the seat's marker names another, or is gone, this deliverer has nothing to do any more.
-    target: String,
-    lease: Lease,
     waiters: Vec<(Source, Waiter)>,
     /// Of the file that says which channels it joined.
     rooms: Waiter,
+}
+
+impl Sources {
+    pub(crate) fn new(home: &Home, watch: &Watch, seat: &SeatId, include_room: bool) -> Self {
+        Self {
+            home: home.clone(),
+            watch: watch.clone(),
+            seat: seat.clone(),
+            include_room,
+            waiters: Vec::new(),
+            rooms: watch.waiter(rooms::FILE),
+        }
+    }
+
+    /// The sources as they are now, each with a waiter that has noted its file before it is read.
+    fn follow(&mut self) -> Result<(), BusError> {
+        let mut sources = vec![Source::Inbox];
+        if self.include_room {
+            sources.extend(joined(&self.home, &self.seat)?.into_iter().map(Source::Room));
+        }
+        self.waiters.retain(|(source, _)| sources.contains(source));
+        for source in sources {
+            if !self.waiters.iter().any(|(known, _)| *known == source) {
+                let waiter = self.watch.waiter(&source.log(&self.seat));
+                self.waiters.push((source, waiter));
+            }
+        }
+        self.waiters().into_iter().for_each(Waiter::note);
+        Ok(())
+    }
+
+    /// Everything unread of them.
+    pub(crate) fn look(&mut self) -> Result<Pending, BusError> {
+        self.follow()?;
+        rename::gather(&self.home, &self.seat)?;
+        let sources: Vec<&Source> = self.waiters.iter().map(|(source, _)| source).collect();
+        pending(&self.home, &self.seat, sources)
+    }
+
+    pub(crate) fn waiters(&mut self) -> Vec<&mut Waiter> {
+        let sources = self.waiters.iter_mut().map(|(_, waiter)| waiter);
+        sources.chain([&mut self.rooms]).collect()
+    }
+
+    /// Whether a file is another than at the last look.
+    pub(crate) fn grew(&self) -> bool {
+        self.rooms.grew() || self.waiters.iter().any(|(_, waiter)| waiter.grew())
+    }
+}
+
+/// The feed of a seat out of the bus's own directory.
+pub struct LocalFeed {
+    home: Home,
+    seat: SeatId,
+    /// The pane: once the seat's marker names another, or is gone, this deliverer has nothing to do any more.
+    target: String,
+    lease: Lease,
+    sources: Sources,
     seen: BTreeSet<(String, String)>,
 }
 
@@ -57,13 +112,10 @@ impl LocalFeed {
     ) -> Result<Self, BusError> {
         Ok(Self {
             home: home.clone(),
-            watch: watch.clone(),
             seat: seat.clone(),
-            include_room,
             target: target.to_owned(),
             lease: Lease::new(home, seat)?,
-            waiters: Vec::new(),
-            rooms: watch.waiter(rooms::FILE),
+            sources: Sources::new(home, watch, seat, include_room),
             seen: BTreeSet::new(),
         })
     }
@@ -87,37 +139,6 @@ impl LocalFeed {
             ))),
         }
     }
-
-    /// The sources of the seat as they are now, each with a waiter that has noted its file before it is read.
-    fn follow(&mut self) -> Result<(), BusError> {
-        let mut sources = vec![Source::Inbox];
-        if self.include_room {
-            sources.extend(joined(&self.home, &self.seat)?.into_iter().map(Source::Room));
-        }
-        self.waiters.retain(|(source, _)| sources.contains(source));
-        for source in sources {
-            if !self.waiters.iter().any(|(known, _)| *known == source) {
-                let waiter = self.watch.waiter(&source.log(&self.seat));
-                self.waiters.push((source, waiter));
-            }
-        }
-        let waiters = self.waiters.iter_mut().map(|(_, waiter)| waiter);
-        waiters.chain([&mut self.rooms]).for_each(Waiter::note);
-        Ok(())
-    }
-
-    fn look(&mut self) -> Result<Pending, BusError> {
-        self.follow()?;
-        rename::gather(&self.home, &self.seat)?;
-        let sources: Vec<&Source> = self.waiters.iter().map(|(source, _)| source).collect();
-        pending(&self.home, &self.seat, sources)
-    }
-
-    /// Waits until a file grew, the time is up or somebody unparks this thread. Answers whether a file grew.
-    fn wait(&mut self, until: Instant) -> bool {
-        let waiters = self.waiters.iter_mut().map(|(_, waiter)| waiter);
-        wait_for(waiters.chain([&mut self.rooms]).collect(), until)
-    }
 }
 
 impl Feed for LocalFeed {
@@ -133,11 +154,11 @@ impl Feed for LocalFeed {
                     ..Pending::default()
                 });
             }
-            let pending = self.look().map_err(later)?;
+            let pending = self.sources.look().map_err(later)?;
             let seen = keys(&pending);
             let new = seen.iter().any(|key| !self.seen.contains(key));
             self.seen = seen;
-            if new || Instant::now() >= until || !self.wait(until) {
+            if new || Instant::now() >= until || !wait_for(self.sources.waiters(), until) {
                 return Ok(pending);
             }
         }
@@ -260,22 +281,11 @@ pub(crate) fn write_receipt(
     let mut receipt = Receipt::new(home, seat, &report.id, &report.from);
     receipt.control = report.control;
     receipt.build = build;
-    match &report.outcome {
-        Outcome::Delivered { door, verified } => {
-            receipt.submitted = Some(true);
-            receipt.verified = Some(*verified);
-            receipt.door = Some(door.as_str().to_owned());
-        }
-        Outcome::Held(hold) => {
-            receipt.submitted = Some(false);
-            receipt.reason = Some(hold.detail.clone());
-        }
-        Outcome::Unknown { door, reason } => {
-            receipt.verified = Some(false);
-            receipt.door = Some(door.as_str().to_owned());
-            receipt.reason = Some(reason.clone());
-        }
-    }
+    let told = report.told();
+    receipt.submitted = told.submitted;
+    receipt.verified = told.verified;
+    receipt.door = told.door.map(str::to_owned);
+    receipt.reason = told.reason.map(str::to_owned);
     receipts::write(home, seat, &receipt)
 }
 
@@ -301,9 +311,7 @@ fn wait_for(waiters: Vec<&mut Waiter>, until: Instant) -> bool {
         };
         let slept = left.min(LOOK);
         let begun = Instant::now();
-        if !told(&mut waiters, &waker) {
-            thread::park_timeout(slept);
-        }
+        park_until_told(&mut waiters, &waker, slept);
         if waiters.iter().any(|waiter| waiter.grew()) {
             return true;
         }
@@ -314,14 +322,17 @@ fn wait_for(waiters: Vec<&mut Waiter>, until: Instant) -> bool {
     }
 }
 
-/// Whether the system told of a change, now or since the last note; if not, it will unpark the thread when it does.
-fn told(waiters: &mut [&mut Waiter], waker: &Waker) -> bool {
+/// Parks this thread until the system tells of a change, now or since the last note, or `span` has passed.
+fn park_until_told(waiters: &mut [&mut Waiter], waker: &Waker, span: Duration) {
     let mut context = Context::from_waker(waker);
-    let mut futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = waiters
+    let mut told: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = waiters
         .iter_mut()
         .map(|waiter| Box::pin(waiter.told()) as Pin<Box<dyn Future<Output = ()> + '_>>)
         .collect();
-    futures
-        .iter_mut()
-        .any(|future| future.as_mut().poll(&mut context) == Poll::Ready(()))
+    let is_told =
+        |told: &mut Pin<Box<dyn Future<Output = ()> + '_>>| told.as_mut().poll(&mut context).is_ready();
+    if !told.iter_mut().any(is_told) {
+        // What is told wakes the thread only as long as these are kept.
+        thread::park_timeout(span);
+    }
 }

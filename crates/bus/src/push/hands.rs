@@ -1,10 +1,11 @@
 //! The deliverers of one process: a thread for each seat that is attached here. Never delivers to a seat whose marker names another process.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use muster_core::Fault;
+use muster_core::{Fault, text};
 
 use crate::error::BusError;
 use crate::home::Home;
@@ -18,6 +19,8 @@ use super::{FeedError, LocalFeed, Probe, Seat, Settings, Transport};
 
 /// How long messages are gathered unless the seat says otherwise.
 pub const DEBOUNCE: Duration = Duration::from_secs(1);
+/// How long a deliverer that broke waits before it begins again.
+const AGAIN: Duration = Duration::from_secs(5);
 /// How long the end of a process waits for what is being typed.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -33,6 +36,8 @@ pub(crate) struct Hands {
 struct Running {
     /// Whom it delivers to; a rename changes that.
     seat: Arc<Mutex<SeatId>>,
+    /// How its seat wanted to be reached when it began.
+    wanted: Seat,
     stop: Stop,
     thread: JoinHandle<()>,
 }
@@ -80,6 +85,10 @@ impl Hands {
             allowlist: how.allowlist.clone(),
             debounce: how.debounce_ms.map_or(DEBOUNCE, Duration::from_millis),
         };
+        // An agent that joins again is delivered to as before: what may have been typed already is not forgotten.
+        if let Some(marker) = self.goes_on(&seat)? {
+            return Ok(marker);
+        }
         let marker = transports::attach(
             &self.home,
             id,
@@ -96,8 +105,25 @@ impl Hands {
         Ok(marker)
     }
 
+    /// The marker of a seat that is delivered to from here just as it wants to be.
+    fn goes_on(&self, seat: &Seat) -> Result<Option<Marker>, BusError> {
+        let same = |running: &Running| {
+            let wanted = Seat {
+                id: seat.id.clone(),
+                ..running.wanted.clone()
+            };
+            running.is_of(&seat.id) && wanted == *seat && !running.thread.is_finished()
+        };
+        if !held(&self.running).iter().any(same) {
+            return Ok(None);
+        }
+        let marker = transports::load(&self.home, &seat.id)?;
+        Ok(marker.filter(|marker| marker.pid == std::process::id() && marker.pane() == Some(&seat.target)))
+    }
+
     fn begin(&self, seat: Seat) -> Result<(), BusError> {
         let stop = Stop::new();
+        let wanted = seat.clone();
         let named = Arc::new(Mutex::new(seat.id.clone()));
         let work = Work {
             home: self.home.clone(),
@@ -118,6 +144,7 @@ impl Hands {
         running.retain(|running| !running.thread.is_finished());
         running.push(Running {
             seat: named,
+            wanted,
             stop,
             thread,
         });
@@ -176,20 +203,44 @@ struct Work {
 
 impl Work {
     fn run(mut self) {
-        loop {
-            match self.deliver() {
-                Ok(()) => return,
-                Err(refused) => match self.renamed() {
+        while !self.stop.is_set() {
+            // Whatever breaks in a transport must not leave a seat that says it is attached and hears nothing.
+            let delivered = panic::catch_unwind(AssertUnwindSafe(|| self.deliver()));
+            match delivered {
+                Ok(Ok(())) => return,
+                Ok(Err(FeedError::Refused(reason))) => match self.renamed() {
                     Some(new) => {
                         held(&self.named).clone_from(&new);
                         self.seat.id = new;
                     }
                     None => {
-                        tracing::info!(seat = %self.seat.id, reason = %refused, "a deliverer ended");
+                        self.ended(&reason);
                         return;
                     }
                 },
+                Ok(Err(FeedError::Later(reason))) => {
+                    tracing::warn!(seat = %self.seat.id, reason = %text::terminal(&reason), "a deliverer could not begin; it is tried again");
+                    self.stop.wait(AGAIN);
+                }
+                Err(_) => {
+                    tracing::error!(seat = %self.seat.id, "a deliverer broke; it begins again");
+                    self.stop.wait(AGAIN);
+                }
             }
+        }
+    }
+
+    /// A seat that nobody delivers to does not say that it is attached.
+    fn ended(&self, reason: &str) {
+        tracing::info!(seat = %self.seat.id, reason = %text::terminal(reason), "a deliverer ended");
+        let ours = |marker: &Marker| marker.pane() == Some(&self.seat.target);
+        let cleared = match transports::load(&self.home, &self.seat.id) {
+            Ok(Some(marker)) if ours(&marker) => transports::clear_own(&self.home, &self.seat.id).map(drop),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = cleared {
+            tracing::warn!(seat = %self.seat.id, error = %error.chain(), "the transport marker of a seat could not be cleared");
         }
     }
 

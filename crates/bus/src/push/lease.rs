@@ -151,6 +151,16 @@ pub(crate) fn remote(
     take(home, seat, row)
 }
 
+/// Forgets the lease of a remote deliverer, which says that it has ended; of whichever holds it, when it does not say who it is.
+pub(crate) fn ended(home: &Home, seat: &SeatId, holder: Option<&str>) -> Result<(), BusError> {
+    match row(home, seat)? {
+        Some(row) if row.until.is_some() && holder.is_none_or(|holder| holder == row.holder) => {
+            release(home, seat, &row.holder)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The lease of a deliverer of this process. It is given back when this is dropped, and dies with the process.
 pub(crate) struct Lease {
     home: Home,

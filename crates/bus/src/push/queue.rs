@@ -273,6 +273,10 @@ impl Queue {
     pub fn standing(&self) -> Standing {
         Standing {
             suppressed: self.suppressed,
+            unconfirmed: {
+                let items = self.sources.values().flatten();
+                items.filter(|item| item.state == State::Unknown).count() as u64
+            },
             held: self
                 .held
                 .as_ref()

@@ -20,7 +20,8 @@ const OWN: usize = 512;
 pub struct Inert(String);
 
 impl Inert {
-    /// `text` without control characters but the line break and the tab.
+    /// `text` without control characters but the line break and the tab. For hands that are tried without a queue; what is pushed to a seat
+    /// is a block, in which peers are quoted besides.
     pub fn of(text: &str) -> Self {
         Self(
             text.chars()
@@ -79,6 +80,9 @@ pub(crate) fn block(token: &str, messages: &[Quoted<'_>], older: &dyn Fn(&str) -
             shown(message, if taken == 0 { room } else { MAX_BLOCK })
         };
         needs += shown.len();
+        if older(message.source) > 0 && !sources.contains(message.source) {
+            needs += OWN;
+        }
         if taken > 0 && bytes + needs > MAX_BLOCK {
             break;
         }
@@ -99,7 +103,7 @@ pub(crate) fn block(token: &str, messages: &[Quoted<'_>], older: &dyn Fn(&str) -
     // Writing into a String cannot fail.
     let _ = writeln!(
         out,
-        "[agent-coord] {} {taken} {word} pushed to you; no need to fetch them.",
+        "[agent-coord] {} {taken} {word} pushed to you, no need to fetch them.",
         plain(token)
     );
     for source in sources {
@@ -151,7 +155,7 @@ impl Run {
 fn untold(out: &mut String, source: &str, count: usize, since: i64) {
     let _ = writeln!(
         out,
-        "[agent-coord] {count} older of {} are not shown; {} shows them.",
+        "[agent-coord] {count} older of {} are not shown. {} shows them.",
         place(source),
         recipe(source, since)
     );
@@ -191,7 +195,7 @@ fn shown(message: &Quoted<'_>, room: usize) -> String {
         read => {
             let _ = writeln!(
                 out,
-                "[agent-coord] cut here after {read} of {} bytes; {} shows the whole.",
+                "[agent-coord] cut here after {read} of {} bytes. {} shows the whole.",
                 clean.len(),
                 recipe(message.source, message.ts.saturating_sub(1))
             );
@@ -200,10 +204,11 @@ fn shown(message: &Quoted<'_>, room: usize) -> String {
     out
 }
 
-/// A name as it may stand in a line of the bus's own: what no id and no channel has in it is left out.
+/// A name as it may stand in a line of the bus's own: what no id and no channel has in it is a question mark.
 fn plain(name: &str) -> String {
-    let of_name = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let name: String = name.chars().filter(of_name).take(64).collect();
+    let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let shown = |c: char| if of_name(c) { c } else { '?' };
+    let name: String = name.chars().map(shown).take(64).collect();
     if name.is_empty() { "?".to_owned() } else { name }
 }
 

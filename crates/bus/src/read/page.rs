@@ -74,7 +74,13 @@ pub fn page(
 ///
 /// # Errors
 /// [`BusError::Held`], a fault. The cursor stands as it did then.
-pub fn seen(home: &Home, seat: &SeatId, source: &Source, number: u64, last: &Entry) -> Result<bool, BusError> {
+pub fn seen(
+    home: &Home,
+    seat: &SeatId,
+    source: &Source,
+    number: u64,
+    last: &Entry,
+) -> Result<bool, BusError> {
     let Some(log) = Log::open_existing(home, &source.log(seat))? else {
         return Ok(false);
     };

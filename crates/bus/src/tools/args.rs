@@ -99,10 +99,6 @@ pub(super) struct ReadPane {
     /// Lines from the bottom, 1 to 2000 (default 200).
     #[schemars(range(min = 1, max = 2000))]
     pub(super) lines: Option<u32>,
-    #[expect(
-        dead_code,
-        reason = "part of the contract; nothing in this process reaches a pane that it would matter to"
-    )]
     /// Keep ANSI styling (default false).
     pub(super) colors: Option<bool>,
 }
@@ -138,10 +134,6 @@ pub(super) struct SendCommand {
     pub(super) reminder_ms: Option<u64>,
     /// The reminder's text.
     pub(super) reminder_text: Option<String>,
-    #[expect(
-        dead_code,
-        reason = "part of the contract; nothing in this process reaches a pane that it would matter to"
-    )]
     /// Wait for the delivery receipt (default true).
     pub(super) wait_for_delivery: Option<bool>,
     /// How long (default 8000).
@@ -162,7 +154,7 @@ pub(super) struct ReadMessages {
     pub(super) limit: Option<usize>,
     /// Leave them unread.
     pub(super) peek: Option<bool>,
-    /// Only newer ones, in ms since 1970. What is older and unread stays unread, and so does what follows it.
+    /// Only newer ones, in ms since 1970. What is older and unread stays unread, and so does what follows it. With peek also what was read already.
     pub(super) since_ts: Option<i64>,
 }
 
@@ -261,6 +253,77 @@ pub(super) struct Report {
     pub(super) tmux_target: Option<String>,
     /// Since when, in ms since 1970 (default now).
     pub(super) since: Option<i64>,
+    /// The pusher's build. Only pushers say it, so it stands in no agent's context.
+    #[schemars(skip)]
+    pub(super) build: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Clear {
+    /// Your id.
+    pub(super) agent_id: String,
+    /// Only if this is the pane that the marker names. Only pushers say it.
+    #[schemars(skip)]
+    pub(super) tmux_target: Option<String>,
+    /// Only the lease of this pusher. Only pushers say it.
+    #[schemars(skip)]
+    pub(super) holder: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PendingMessages {
+    /// Your id.
+    pub(super) agent_id: String,
+    /// A name of this pusher that no other one has: it delivers alone as long as it asks.
+    pub(super) holder: String,
+    /// Joined channels, too (default true).
+    pub(super) include_room: Option<bool>,
+    /// How long to wait for something new (default 0, at most 60000).
+    pub(super) wait_ms: Option<u64>,
+    /// The last answer's `seen`: what it had is known.
+    pub(super) seen: Option<String>,
+    /// How the push stands, when that changed.
+    #[schemars(skip)]
+    pub(super) standing: Option<crate::push::Standing>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AckMessages {
+    /// Your id.
+    pub(super) agent_id: String,
+    /// inbox or room.
+    pub(super) source: From,
+    /// For source room: the channel (default general).
+    pub(super) room: Option<String>,
+    /// The last entry that was delivered: its id.
+    pub(super) up_to: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ReportReceipt {
+    /// Your id.
+    pub(super) agent_id: String,
+    /// The message's id.
+    pub(super) id: String,
+    /// Who sent it.
+    pub(super) from: String,
+    /// It was a command.
+    #[serde(default)]
+    pub(super) control: bool,
+    /// It was typed and sent off; absent when that is not known.
+    pub(super) submitted: Option<bool>,
+    /// It was seen to be taken.
+    pub(super) verified: Option<bool>,
+    /// Which way it went.
+    pub(super) door: Option<String>,
+    /// Why it was not typed, or what is not known.
+    pub(super) reason: Option<String>,
+    /// The pusher's build.
+    pub(super) build: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -1,11 +1,14 @@
 //! The tools of the MCP server `agent-coord`: names, arguments and answers of the text. Never speaks MCP itself and never runs a task: whoever serves it does.
 
 mod args;
+mod command;
 mod keeping;
 mod panes;
+mod pushing;
 mod seats;
 mod specs;
 mod talking;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -18,12 +21,13 @@ use crate::home::Home;
 use crate::identity::{Ask, Session};
 use crate::names::SeatId;
 use crate::push::hands::Hands;
+use crate::push::reminder::Reminders;
 use crate::push::{Settings, Transport};
 use crate::transports::{Configured, Panes};
 use crate::wait::Watch;
 
 pub use specs::{Spec, all, exists};
-pub use talking::Waiting;
+pub use waiting::Waiting;
 
 /// The tools of one process on one directory. Cloning shares them.
 #[derive(Clone)]
@@ -38,6 +42,7 @@ struct Inner {
     place: Place,
     /// What this process types with; without it nothing is typed or read.
     hands: Option<Hands>,
+    reminders: Reminders,
 }
 
 /// Where this process runs, as far as answers and claims need it.
@@ -146,8 +151,10 @@ impl Tools {
     /// The tools on `home`.
     pub fn new(home: Home, transport: Configured, place: Place) -> Self {
         let watch = Watch::new(&home);
+        let reminders = Reminders::new(&home, &watch);
         Self {
             inner: Arc::new(Inner {
+                reminders,
                 home,
                 watch,
                 transport,
@@ -169,6 +176,7 @@ impl Tools {
                 transport: inner.transport,
                 place: inner.place.clone(),
                 hands: Some(hands),
+                reminders: Reminders::new(&inner.home, &inner.watch),
             }),
         }
     }
@@ -176,9 +184,14 @@ impl Tools {
     /// Ends what this process does for its seats: deliverers stop once what they type is typed, and the markers that name this process go. To be
     /// called when the process ends; waits for a few seconds at most.
     pub fn end(&self) {
+        self.inner.reminders.end();
         if let Some(hands) = &self.inner.hands {
             hands.end();
         }
+    }
+
+    pub(crate) fn reminders(&self) -> &Reminders {
+        &self.inner.reminders
     }
 
     /// The directory.

@@ -1,20 +1,16 @@
 //! Panes and the transports that reach them, as far as this process has one. Never says that something was read or delivered that was not.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::args::{Attach, AttachAgent, AttachHow, Nothing, Own, ReadPane, Report, SendCommand};
+use super::args::{Attach, AttachAgent, AttachHow, Clear, Nothing, Own, ReadPane, Report};
 use super::{Call, Said, object, said};
 use crate::error::BusError;
-use crate::message;
-use crate::names::{RoomName, SeatId};
+use crate::names::SeatId;
+use crate::push::{Probe, Screen, lease};
 use crate::registry::Agents;
-use crate::rooms::{self, Rooms};
 use crate::sessions::Link;
 use crate::transports::{self, TransportKind};
 use crate::{Mode, build_id};
-
-/// The only commands that are ever typed into an agent's own program.
-const COMMANDS: [&str; 3] = ["/clear", "/compact", "/reload-skills"];
 
 /// Why nothing is typed or read here.
 const UNWIRED: &str =
@@ -111,7 +107,7 @@ pub(super) fn report_transport(call: &Call<'_>, args: Report) -> Said {
             host: args.host.as_deref().or_else(|| host(call, &args)),
             target: args.tmux_target.as_deref(),
             since: args.since,
-            build: None,
+            build: args.build.as_deref(),
         };
         Ok(object! {"transport": transports::report(call.home(), seat, report)?})
     })
@@ -129,122 +125,98 @@ fn host(call: &Call<'_>, args: &Report) -> Option<&'static str> {
     }
 }
 
-pub(super) fn clear_transport(call: &Call<'_>, args: Own) -> Said {
+pub(super) fn clear_transport(call: &Call<'_>, args: Clear) -> Said {
     call.acting(&args.agent_id, |seat| {
-        Ok(object! {"cleared": transports::clear(call.home(), seat)?})
+        let home = call.home();
+        let cleared = match &args.tmux_target {
+            Some(target) => transports::clear_of(home, seat, target)?,
+            None => transports::clear(home, seat)?,
+        };
+        lease::ended(home, seat, args.holder.as_deref())?;
+        Ok(object! {"cleared": cleared})
     })
 }
+
+/// Lines of a pane that are read unless the caller says otherwise.
+const USUAL_LINES: u32 = 200;
 
 pub(super) fn read_pane(call: &Call<'_>, args: ReadPane) -> Said {
     let target = SeatId::parse(&args.target_agent_id)?;
-    if args.lines.is_some_and(|lines| lines == 0 || lines > 2_000) {
+    let lines = args.lines.unwrap_or(USUAL_LINES);
+    if lines == 0 || lines > 2_000 {
         return Err(BusError::Argument("lines must be a number from 1 to 2000"));
     }
     call.acting(&args.agent_id, |_| {
-        let home = call.home();
-        let marker = transports::load(home, &target)?;
-        let agent = Agents::load(home)?.get(&target);
-        let reason = match &marker {
-            None => "this seat is not attached, so there is no pane to read",
-            Some(marker) if !transports::alive(marker, agent.as_ref(), home.now()) => {
-                "the transport that this seat was attached by is gone"
-            }
-            Some(marker) if marker.transport == TransportKind::TmuxPushRemote.as_str() => {
-                "tmux-push-remote cannot read panes from this host"
-            }
-            Some(_) => UNWIRED,
-        };
-        Ok(object! {"targetAgentId": target, "state": "unknown", "reason": reason})
-    })
-}
-
-pub(super) fn send_command(call: &Call<'_>, args: SendCommand) -> Said {
-    if !COMMANDS.contains(&args.command.as_str()) {
-        return Err(BusError::Argument(
-            "command must be exactly /clear, /compact or /reload-skills",
-        ));
-    }
-    if args.reminder_ms.is_some_and(|ms| ms > 60_000) {
-        return Err(BusError::Argument("reminderMs is at most 60000"));
-    }
-    if args.delivery_timeout_ms.is_some_and(|ms| ms == 0 || ms > 60_000) {
-        return Err(BusError::Argument(
-            "deliveryTimeoutMs must be a number from 1 to 60000",
-        ));
-    }
-    if let Some(text) = &args.reminder_text {
-        message::text("reminderText", text)?;
-    }
-    let to = args.to.as_deref().map(SeatId::parse).transpose()?;
-    let room = args.room.as_deref().map(RoomName::parse).transpose()?;
-    call.acting(&args.from, |from| {
-        let targets = match (&to, &room) {
-            (Some(to), _) if to == from => {
-                return Err(BusError::Argument("an agent does not send a command to itself"));
-            }
-            (Some(to), _) => vec![to.clone()],
-            (None, Some(room)) => members(call, room, from)?,
-            (None, None) => return Err(BusError::Argument("name an agent (to) or a channel (room)")),
-        };
-        let home = call.home();
-        let agents = Agents::load(home)?;
-        let mut skipped = Map::new();
-        for target in targets {
-            let why = match transports::load(home, &target)? {
-                None => "not attached",
-                Some(marker) if !transports::alive(&marker, agents.get(&target).as_ref(), home.now()) => {
-                    "its transport is gone"
-                }
-                Some(_) => UNWIRED,
-            };
-            skipped.insert(target.as_str().to_owned(), why.into());
+        let lines = usize::try_from(lines).unwrap_or(usize::MAX);
+        match screen(call, &target, lines, args.colors.unwrap_or(false))? {
+            Ok(screen) => Ok(object! {
+                "targetAgentId": target,
+                "state": "read",
+                "screen": screen.text,
+                "lines": screen.text.lines().count(),
+                "truncated": screen.truncated,
+            }),
+            Err(reason) => Ok(object! {"targetAgentId": target, "state": "unknown", "reason": reason}),
         }
-        Ok(object! {
-            "ok": false,
-            "code": "not_attached",
-            "error": "nobody that this names has a live transport that this process can type through, so nothing was written",
-            "command": args.command,
-            "skipped": skipped,
-        })
     })
 }
 
-/// The members of a channel, its sender aside.
-fn members(call: &Call<'_>, room: &RoomName, from: &SeatId) -> Result<Vec<SeatId>, BusError> {
+/// What a seat's pane shows, or why that cannot be told.
+fn screen(
+    call: &Call<'_>,
+    target: &SeatId,
+    lines: usize,
+    colors: bool,
+) -> Result<Result<Screen, String>, BusError> {
     let home = call.home();
-    if !rooms::exists(home, room)? {
-        return Err(BusError::NoRoom(room.clone()));
+    let unknown = |reason: &str| Ok(Err(reason.to_owned()));
+    let Some(marker) = transports::load(home, target)? else {
+        return unknown("this seat is not attached, so there is no pane to read");
+    };
+    let agent = Agents::load(home)?.get(target);
+    if !transports::alive(&marker, agent.as_ref(), home.now()) {
+        return unknown("the transport that this seat was attached by is gone");
     }
-    let entry = Rooms::load(home)?.get(room);
-    let members = rooms::members(room, entry.as_ref(), &Agents::load(home)?);
-    Ok(members
-        .iter()
-        .filter_map(|member| SeatId::parse(member).ok())
-        .filter(|member| member != from)
-        .collect())
+    if marker.transport == TransportKind::TmuxPushRemote.as_str() {
+        return unknown("tmux-push-remote cannot read panes from this host");
+    }
+    let Some(hands) = call.tools.hands() else {
+        return unknown(UNWIRED);
+    };
+    let transport = hands.transport();
+    if marker.transport != transport.kind().as_str() {
+        return unknown("this seat was attached by another transport than the one that runs here");
+    }
+    let Some(pane) = marker.pane() else {
+        return unknown("the marker of this seat names no pane");
+    };
+    Ok(match transport.read(pane, lines, colors) {
+        Ok(screen) if screen.text.is_empty() => Err("the transport answered with nothing at all".to_owned()),
+        other => other,
+    })
 }
 
 pub(super) fn capabilities(call: &Call<'_>, _: Nothing) -> Said {
     let home = call.home();
     let configured = call.tools.transport();
-    // Nothing is wired in this process, so nothing runs: no name is put there.
-    let running: Option<TransportKind> = None;
+    let (running, evidence) = running(call);
+    let agents = Agents::load(home);
     let disagreeing: Vec<Value> = transports::all(home)?
         .into_iter()
-        .map(|found| match found.marker {
+        .filter_map(|found| match found.marker {
+            Ok(marker) if running.is_some_and(|running| running.as_str() == marker.transport) => None,
             Ok(marker) => {
-                let agent = SeatId::parse(&found.id)
-                    .ok()
-                    .and_then(|seat| Agents::load(home).ok()?.get(&seat));
+                let seat = SeatId::parse(&found.id).ok();
+                let agent = seat.and_then(|seat| agents.as_ref().ok()?.get(&seat));
                 let stale = !transports::alive(&marker, agent.as_ref(), home.now());
                 let tag = if stale { " [stale]" } else { "" };
-                json!(format!(
-                    "{}: {}{tag}",
-                    found.id,
-                    muster_core::text::terminal(&marker.transport)
-                ))
+                let kind = muster_core::text::terminal(&marker.transport);
+                Some(json!(format!("{}: {kind}{tag}", found.id)))
             }
-            Err(error) => json!(format!("{}: {error}", muster_core::text::terminal(&found.id))),
+            Err(error) => Some(json!(format!(
+                "{}: {error}",
+                muster_core::text::terminal(&found.id)
+            ))),
         })
         .collect();
     let mut answered = object! {"version": env!("CARGO_PKG_VERSION"), "pid": std::process::id()};
@@ -265,8 +237,8 @@ pub(super) fn capabilities(call: &Call<'_>, _: Nothing) -> Said {
             "configured": configured.kind,
             "configuredSource": configured.source,
             "running": running,
-            "agrees": false,
-            "evidence": {"available": false, "probe": null, "reason": UNWIRED},
+            "agrees": running == Some(configured.kind),
+            "evidence": evidence,
             "disagreeingAgents": disagreeing,
         },
         "limits": {
@@ -276,6 +248,28 @@ pub(super) fn capabilities(call: &Call<'_>, _: Nothing) -> Said {
         },
         "tools": super::specs::names(),
     }))
+}
+
+/// A pane that cannot be.
+const BOGUS: &str = "muster-probes-a-pane-that-is-not";
+
+/// Which transport runs, by calling it, and what it answered. One that takes a pane for real that cannot be, or cannot tell, is not known to
+/// run.
+fn running(call: &Call<'_>) -> (Option<TransportKind>, Value) {
+    let Some(hands) = call.tools.hands() else {
+        return (
+            None,
+            json!({"available": false, "probe": null, "reason": UNWIRED}),
+        );
+    };
+    let transport = hands.transport();
+    if let Err(reason) = transport.available() {
+        return (None, json!({"available": false, "probe": null, "reason": reason}));
+    }
+    let probe = transport.probe(BOGUS);
+    let real = matches!(probe, Probe::Gone { .. });
+    let evidence = json!({"available": true, "probed": BOGUS, "probe": probe});
+    (real.then(|| transport.kind()), evidence)
 }
 
 fn text(value: Result<String, BusError>) -> Value {

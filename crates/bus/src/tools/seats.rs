@@ -10,6 +10,7 @@ use crate::cursor::Source;
 use crate::error::BusError;
 use crate::identity::Ask;
 use crate::names::{RoomName, SeatId};
+use crate::push::lease;
 use crate::read::{Want, depth, unread};
 use crate::registry::{self, Agent, Agents};
 use crate::transports::{self, Marker};
@@ -100,6 +101,7 @@ pub(super) fn status(call: &Call<'_>, args: About) -> Said {
         "entry": agent,
         "attached": attached,
         "transport": marker,
+        "push": lease::live(home, &seat)?.map(|row| row.standing),
         "inboxDepth": depth(home, &seat, &Source::Inbox)?,
         "inboxUnread": unread(home, &seat, &Source::Inbox)?,
         "inTmux": call.tools.place().in_tmux(),

@@ -4,7 +4,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Answer, Call, Called, args, keeping, panes, read, seats, talking};
+use super::{Answer, Call, Called, args, command, keeping, panes, pushing, read, seats, talking};
 
 /// A tool as it is listed.
 #[derive(Debug, Clone)]
@@ -71,9 +71,9 @@ static TOOLS: &[Entry] = tools! {
     "attach_agent" Writes args::AttachAgent => panes::attach_agent, "Have messages pushed into your pane.";
     "detach_agent" Writes args::Own => panes::detach_agent, "Stop the push into your pane.";
     "report_transport" Writes args::Report => panes::report_transport, "For a remote pusher: say that this agent is attached.";
-    "clear_transport" Writes args::Own => panes::clear_transport, "For a remote pusher: take that back.";
+    "clear_transport" Writes args::Clear => panes::clear_transport, "For a remote pusher: take that back.";
     "read_pane" Reads args::ReadPane => panes::read_pane, "What another seat's pane shows: state read with the screen, or state unknown with the reason.";
-    "send_command" Writes args::SendCommand => panes::send_command, "Run /clear, /compact or /reload-skills in an attached agent's own program.";
+    "send_command" Writes args::SendCommand => command::send_command, "Run /clear, /compact or /reload-skills in an attached agent's own program.";
     "prune" Destroys args::Prune => keeping::prune, "Move aged entries to the archive (receipts are deleted) and sweep members who are gone.";
     "doctor" Destroys args::Doctor => keeping::doctor, "Check the whole directory; fix applies the safe, reversible repairs.";
     "list_scopes" Reads args::Scopes => keeping::list_scopes, "Who owns which shared document. With path and agentId: may this agent write it? Advisory.";
@@ -83,6 +83,17 @@ static TOOLS: &[Entry] = tools! {
     "capabilities" Reads args::Nothing => panes::capabilities, "Which build answers, how the directory is shared, and which transport is configured and really runs.";
     "ping" Reads args::Ping => seats::ping, "Whether this server, or an agent's seat, is there.";
 };
+
+/// Tools that pushers call and no agent needs: they are served and not listed, because every listed byte stands in every agent's context.
+static UNLISTED: &[Entry] = tools! {
+    "pending_messages" Reads args::PendingMessages => pushing::pending_messages, "For a pusher: what is unread, without marking it read. Waits for something new.";
+    "ack_messages" Writes args::AckMessages => pushing::ack_messages, "For a pusher: mark as read what was delivered.";
+    "report_receipt" Writes args::ReportReceipt => pushing::report_receipt, "For a pusher: say what became of a command.";
+};
+
+fn find(name: &str) -> Option<&'static Entry> {
+    TOOLS.iter().chain(UNLISTED).find(|entry| entry.name == name)
+}
 
 /// Every tool, as it is listed.
 pub fn all() -> Vec<Spec> {
@@ -103,14 +114,14 @@ pub(super) fn names() -> Vec<&'static str> {
     TOOLS.iter().map(|entry| entry.name).collect()
 }
 
-/// Whether a tool is listed.
+/// Whether there is a tool of this name, listed or not.
 pub fn exists(name: &str) -> bool {
-    TOOLS.iter().any(|entry| entry.name == name)
+    find(name).is_some()
 }
 
 /// Carries a call out.
 pub(super) fn act(call: &Call<'_>, name: &str, arguments: Map<String, Value>) -> Called {
-    match TOOLS.iter().find(|entry| entry.name == name) {
+    match find(name) {
         Some(entry) => (entry.act)(call, arguments),
         None => Called::Done(Answer::not_ok(
             "there is no tool of this name".to_owned(),

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use super::args::{self, From, InRoom, Motd, PostStatus, ReadMessages, Retrieve, SendMessage, Topic};
+use super::waiting::{Awaited, Waiting};
 use super::{Answer, Call, Said, Tools, object, said};
 use crate::cursor::Source;
 use crate::error::BusError;
@@ -11,9 +14,11 @@ use crate::limits::MAX_WAIT;
 use crate::log::Entry;
 use crate::names::{RoomName, SeatId};
 use crate::post;
+use crate::push::tier::{self, Sort};
 use crate::read::{Want, read_for, unread};
 use crate::rename;
 use crate::rooms::{self, Line, Rooms};
+use crate::transports;
 use crate::wait::Waiter;
 
 /// The messages of an answer that has none.
@@ -63,14 +68,38 @@ pub(super) fn read_messages(call: &Call<'_>, args: ReadMessages) -> Said {
     };
     call.acting(&args.agent_id, |seat| match &source {
         Source::Inbox => inbox(call, seat, want),
-        source => said(&read_for(call.home(), seat, source, want, call.wanted)?),
+        source => {
+            let body = said(&read_for(call.home(), seat, source, want, call.wanted)?)?;
+            let pushed = matches!(source, Source::Room(_));
+            Ok(if pushed {
+                marked(call, seat, false, body)
+            } else {
+                body
+            })
+        }
     })
 }
 
 /// An agent's direct messages, those among them that were sent to an earlier id of its own.
 pub(super) fn inbox(call: &Call<'_>, seat: &SeatId, want: Want) -> Said {
     rename::gather(call.home(), seat)?;
-    said(&read_for(call.home(), seat, &Source::Inbox, want, call.wanted)?)
+    let body = said(&read_for(call.home(), seat, &Source::Inbox, want, call.wanted)?)?;
+    Ok(marked(call, seat, true, body))
+}
+
+/// Says of each message that is never typed into its reader's pane that it is not, and why. What was read is read, whether or not that can
+/// be told.
+fn marked(call: &Call<'_>, seat: &SeatId, direct: bool, mut body: Map<String, Value>) -> Map<String, Value> {
+    let Ok(Some(marker)) = transports::load(call.home(), seat) else {
+        return body;
+    };
+    let messages = body.get_mut("messages").and_then(Value::as_array_mut);
+    for message in messages.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if let Sort::Never(why) = tier::sort(direct, message, marker.allowlist.as_deref()) {
+            message.insert("notPushed".to_owned(), why.as_str().into());
+        }
+    }
+    body
 }
 
 pub(super) fn retrieve_room_history(call: &Call<'_>, args: Retrieve) -> Said {
@@ -134,11 +163,10 @@ fn set(call: &Call<'_>, id: &str, room: &str, what: Line, text: &str) -> Said {
     })
 }
 
-/// A wait that was begun: the caller is who it says, and what it waits for can come.
-pub struct Waiting {
+/// A wait for a message.
+struct NewMessage {
     seat: SeatId,
     source: Source,
-    timeout: Duration,
     waiter: Waiter,
 }
 
@@ -157,23 +185,17 @@ pub(super) fn wait(call: &Call<'_>, args: args::Wait) -> Result<Waiting, BusErro
         if source == Source::Inbox {
             rename::gather(call.home(), seat)?;
         }
-        Ok(Waiting {
+        let awaited = NewMessage {
             waiter: call.tools.watch().waiter(&source.log(seat)),
             seat: seat.clone(),
             source: source.clone(),
-            timeout,
-        })
+        };
+        Ok(Waiting::new(timeout, awaited))
     })
 }
 
-impl Waiting {
-    /// How long to wait, at most a minute.
-    pub fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
-    /// Reads what is new and marks it read, if `wanted` still says that somebody waits. `None` when nothing is new.
-    pub fn read(&mut self, tools: &Tools, wanted: &dyn Fn() -> bool) -> Option<Answer> {
+impl Awaited for NewMessage {
+    fn read(&mut self, tools: &Tools, wanted: &dyn Fn() -> bool) -> Option<Answer> {
         // Before the read: what is written during it is told.
         self.waiter.note();
         match read_for(tools.home(), &self.seat, &self.source, Want::default(), wanted) {
@@ -184,26 +206,22 @@ impl Waiting {
         }
     }
 
-    /// Ends when the system tells that something was written.
-    pub async fn told(&mut self) {
-        self.waiter.told().await;
+    fn waiters(&mut self) -> Vec<&mut Waiter> {
+        vec![&mut self.waiter]
     }
 
-    /// Whether something was written, told or not.
-    pub fn grew(&self) -> bool {
+    fn grew(&self) -> bool {
         self.waiter.grew()
     }
 
-    /// The answer when the time is up: no message is no error.
-    pub fn timed_out(&self) -> Answer {
+    fn timed_out(&self) -> Answer {
         Answer {
             body: object! {"ok": false, "timedOut": true, "messages": NONE, "returned": 0},
             failed: false,
         }
     }
 
-    /// The answer when nobody waits any more, or the server stops. Nothing was read.
-    pub fn gone(&self) -> Answer {
+    fn gone(&self) -> Answer {
         Answer {
             body: object! {"ok": false, "cancelled": true, "messages": NONE, "returned": 0},
             failed: false,

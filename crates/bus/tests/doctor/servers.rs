@@ -145,7 +145,13 @@ fn two_live_connections_of_one_agent_are_found() {
         (found.severity, found.subject.as_str(), found.fixable),
         (Severity::Warning, "bob", false)
     );
-    assert!(found.message.contains("by force"));
+    assert!(found.message.contains("by force") && found.message.ends_with("End all but one"));
+    session(&bus, "three", "bob", me, ",\"transport\":\"http\"");
+    let found = bus.one("duplicate-session-binding");
+    assert!(
+        found.message.contains("by themselves within an hour"),
+        "{found:?}"
+    );
 }
 
 // spec: DOC-024 DOC-028

@@ -178,3 +178,49 @@ fn a_cursor_past_the_end_hides_no_later_message() {
     let batch = bus.read("bob", &Source::Inbox);
     assert_eq!((batch.returned, batch.note), (1, None));
 }
+
+#[test]
+fn a_reader_who_was_behind_a_cut_is_told_once_how_much_of_it_is_in_the_archive_only() {
+    let bus = small();
+    let seo = Source::Room(room("seo"));
+    let (ann, bob) = (bus.join("ann"), bus.join("bob"));
+    for number in 0..8 {
+        bus.post("seo", &number.to_string(), None);
+    }
+    bus.read("ann", &seo);
+    let peek = || {
+        let want = read::Want {
+            peek: true,
+            ..read::Want::default()
+        };
+        read::read(&bus.home, &ann, &seo, want).unwrap()
+    };
+    for number in 8..21 {
+        bus.post("seo", &number.to_string(), None);
+    }
+    // Eleven of 21 went; ann had read eight of them.
+    assert_eq!(bus.texts("archive/rooms/seo.jsonl").len(), 11);
+    assert_eq!((peek().archived_unread, peek().archived_unread), (3, 3));
+    let batch = bus.read("ann", &seo);
+    assert_eq!((batch.archived_unread, batch.returned), (3, 10));
+    assert_eq!(peek().archived_unread, 0);
+    // Two cuts are told of together.
+    for number in 0..30 {
+        bus.post("seo", &number.to_string(), None);
+    }
+    let gone = bus.texts("archive/rooms/seo.jsonl").len() as u64;
+    let batch = bus.read("ann", &seo);
+    assert_eq!(batch.archived_unread, gone - 21);
+    assert_eq!(batch.archived_unread + batch.total_new as u64, 30);
+    // Whoever is new to a channel has missed nothing, and what was read is not missed.
+    assert_eq!(bus.read("bob", &seo).archived_unread, 0);
+    post::status(&bus.home, &bob, "x", None).unwrap();
+    assert_eq!(bus.read("ann", &Source::Status).archived_unread, 0);
+    // The same when a cleaning takes what is old.
+    bus.post("seo", "old", None);
+    bus.days(8);
+    bus.removed(&Want::default());
+    bus.post("seo", "new", None);
+    let batch = bus.read("ann", &seo);
+    assert_eq!((batch.archived_unread, batch.returned), (1, 1));
+}

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use muster_bus::push::{
     ControlCommand, Delivery, Door, Hold, Outcome, Probe, Screen, Settings, Transport, Why,
 };
 use muster_bus::sessions::Link;
-use muster_bus::tools::{Answer, Called, Caller, Place, Tools};
+use muster_bus::tools::{Answer, Called, Caller, Place, Tools, Waiting};
 use muster_bus::transports::{ConfigSource, Configured, Panes, TransportKind};
 use muster_bus::{Home, SeatId};
 use muster_core::Clock;
@@ -53,6 +54,10 @@ pub(crate) struct Fake {
     pub(crate) script: Mutex<VecDeque<Outcome>>,
     /// Holds everything while it is set.
     pub(crate) hold: Mutex<Option<Hold>>,
+    /// How long a delivery takes.
+    pub(crate) slow: Mutex<Duration>,
+    /// Breaks at the next delivery.
+    pub(crate) breaks: AtomicBool,
     pub(crate) arrived: Mutex<Vec<Arrival>>,
     /// Every attempt, also those that came to nothing.
     pub(crate) tried: Mutex<Vec<Instant>>,
@@ -122,6 +127,7 @@ impl Transport for Fake {
 
     fn deliver(&self, target: &str, what: &Delivery) -> Outcome {
         self.tried.lock().unwrap().push(Instant::now());
+        assert!(!self.breaks.swap(false, Ordering::SeqCst), "it breaks");
         if let Some(hold) = self.hold.lock().unwrap().clone() {
             return Outcome::Held(hold);
         }
@@ -141,6 +147,7 @@ impl Transport for Fake {
             what,
             at: Instant::now(),
         });
+        std::thread::sleep(*self.slow.lock().unwrap());
         outcome.unwrap_or(Outcome::Delivered {
             door: Door::Paste,
             verified: true,
@@ -179,7 +186,10 @@ impl World {
     }
 
     pub(crate) fn with(settings: Settings) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap(), settings)
+    }
+
+    pub(crate) fn at(dir: tempfile::TempDir, settings: Settings) -> Self {
         let fake = Arc::new(Fake::default());
         let tools = plain_tools(open(dir.path())).with_transport(fake.clone(), settings);
         Self { dir, fake, tools }
@@ -240,15 +250,26 @@ impl Agent {
         self.call_while(tool, arguments, &|| true)
     }
 
+    /// Begins a call and leaves it as it is.
+    pub(crate) fn begin(&self, tool: &str, arguments: Value) -> Called {
+        let mut arguments = arguments.as_object().unwrap().clone();
+        let own = if tool == "send_command" { "from" } else { "agentId" };
+        arguments.insert(own.to_owned(), self.id.clone().into());
+        self.tools
+            .call(&self.session, &Caller::default(), tool, arguments, &|| true)
+    }
+
     /// Calls a tool and waits as a server does.
     pub(crate) fn call_while(&self, tool: &str, arguments: Value, wanted: &dyn Fn() -> bool) -> Answer {
         let mut arguments = arguments.as_object().unwrap().clone();
-        let own = if tool.starts_with("send_") {
-            "from"
-        } else {
-            "agentId"
+        let own = match tool {
+            "send_message" | "send_command" => Some("from"),
+            "capabilities" | "list_agents" | "prune" => None,
+            _ => Some("agentId"),
         };
-        arguments.entry(own).or_insert(self.id.clone().into());
+        if let Some(own) = own {
+            arguments.entry(own).or_insert(self.id.clone().into());
+        }
         match self
             .tools
             .call(&self.session, &Caller::default(), tool, arguments, wanted)
@@ -266,6 +287,9 @@ impl Agent {
                     while !waiting.grew() {
                         if Instant::now() > until {
                             return waiting.timed_out();
+                        }
+                        if !wanted() {
+                            return waiting.gone();
                         }
                         std::thread::sleep(Duration::from_millis(5));
                     }
@@ -361,4 +385,28 @@ pub(crate) fn role() -> Option<(String, Home)> {
     let role = std::env::var("BUS_ROLE").ok()?;
     let dir = std::env::var("BUS_DIR").unwrap();
     Some((role, open(Path::new(&dir))))
+}
+
+/// Unparks a thread.
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Whether a wait is told of something within half a minute, without looking.
+pub(crate) fn told(waiting: &mut Waiting) -> bool {
+    let waker = std::task::Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut told = std::pin::pin!(waiting.told());
+    let until = Instant::now() + Duration::from_secs(30);
+    while told.as_mut().poll(&mut context).is_pending() {
+        let Some(left) = until.checked_duration_since(Instant::now()) else {
+            return false;
+        };
+        std::thread::park_timeout(left);
+    }
+    true
 }

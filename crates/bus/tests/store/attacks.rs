@@ -207,6 +207,38 @@ fn a_log_that_somebody_empties_or_removes_hides_nothing_that_is_written_afterwar
 }
 
 #[test]
+fn in_a_shared_directory_a_log_that_was_emptied_hides_nothing_and_the_cursors_of_one_that_was_cut_are_the_cutters()
+ {
+    let bus = shared_bus();
+    let (bob, general) = (seat("bob"), Source::Room(RoomName::general()));
+    let place = || bus.json("cursors/bob.json")["roomOffset"].clone();
+    // The first messages of a new file are looked after, and written again; this is about the ones that follow.
+    std::thread::sleep(std::time::Duration::from_millis(3_200));
+    for round in 0..2 {
+        let old: Vec<String> = (0..5).map(|number| format!("{round} old {number}")).collect();
+        old.iter().for_each(|text| write(&bus, &general, text));
+        assert_eq!(texts(&bus, &bob, &general), old);
+        assert_eq!(place(), 5);
+        bus.put("room.jsonl", "");
+        write(&bus, &general, "new");
+        assert_eq!(place(), 0);
+        bus.put("room.jsonl", "");
+        write(&bus, &general, "newer");
+        assert_eq!(texts(&bus, &bob, &general), ["newer"]);
+        bus.put("room.jsonl", "");
+    }
+    for number in 0..5 {
+        write(&bus, &general, &number.to_string());
+    }
+    texts(&bus, &bob, &general);
+    let text = bus.bytes("room.jsonl");
+    let two: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').skip(3).collect();
+    bus.put("room.jsonl", two.concat());
+    write(&bus, &general, "6");
+    assert_eq!(place(), 5, "whoever cut it moves it by three");
+}
+
+#[test]
 fn a_reader_whose_place_a_shorter_log_still_has_keeps_it() {
     let bus = bus();
     let (bob, general) = (seat("bob"), Source::Room(RoomName::general()));

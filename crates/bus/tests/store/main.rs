@@ -8,4 +8,5 @@ mod heavy;
 mod layout;
 mod model;
 mod odd;
+mod pages;
 mod support;

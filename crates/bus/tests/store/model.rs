@@ -107,7 +107,9 @@ impl Log {
     /// What a read returns and what its digest stands for; notes what was read.
     fn read(&mut self, agent: usize, inbox: bool, want: Want) -> (Vec<String>, Vec<String>) {
         let first = self.read.get(&agent).copied().unwrap_or(0);
-        let new: Vec<&Said> = self.live[first..]
+        let looks_back = want.peek && want.since.is_some();
+        let from = if looks_back { 0 } else { first };
+        let new: Vec<&Said> = self.live[from..]
             .iter()
             .filter(|said| inbox || said.from != AGENTS[agent])
             .filter(|said| want.since.is_none_or(|since| said.ts > since))

@@ -1,43 +1,45 @@
-//! What a styled screen says of an agent's input, by the one guard that judges every pane. Never guesses at a screen that the guard does not know.
+//! What a pane's screen and its front say of it, judged by the one guard of every pane. Never guesses at a screen that the guard does not know.
 
 use muster_bus::push::Hold;
 
-/// What stands unsent in an agent's input.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unsent {
-    /// The text; empty when there is none.
-    pub(super) text: String,
-    /// The same as the screen shows it, harmless for a terminal.
-    pub(super) styled: String,
-}
+use crate::composer::{self, Filling, Look};
+use crate::guard::{self, Pane, Seen, Verdict};
+use crate::screen::{Ghost, Screen};
 
-/// Reads the input of an agent off its screen.
+/// Whether a pane with this screen may be typed into, as far as the screen shows it.
 ///
 /// # Errors
-/// Why the screen does not let itself be typed into, or is none that is known.
-pub(super) fn input(screen: &str) -> Result<Unsent, Hold> {
-    let _ = screen;
-    Ok(Unsent {
-        text: String::new(),
-        styled: String::new(),
-    })
+/// Why not.
+pub(super) fn judge(screen: &str, ghost: &Ghost) -> Result<(), Hold> {
+    let screen = Screen::parse(screen.as_bytes());
+    let seen = Seen {
+        pane: Some(&Pane::default()),
+        screen: Some(&screen),
+        claude: None,
+        ghost,
+        // herdr does not say when a person last pressed a key.
+        pause: std::time::Duration::ZERO,
+    };
+    match guard::judge(&seen) {
+        Verdict::Paste(_) => Ok(()),
+        Verdict::Hold(hold) => Err(hold),
+    }
 }
 
-/// Whether a program is a shell.
-pub(super) fn is_shell(name: &str) -> bool {
-    matches!(
-        name.trim_start_matches('-'),
-        "sh" | "bash"
-            | "zsh"
-            | "fish"
-            | "dash"
-            | "ksh"
-            | "csh"
-            | "tcsh"
-            | "ash"
-            | "nu"
-            | "pwsh"
-            | "elvish"
-            | "xonsh"
-    )
+/// Whether exactly this command stands in the input, and no other is marked in a list of choices.
+pub(super) fn stands(screen: &str, command: &str) -> bool {
+    match composer::look(&Screen::parse(screen.as_bytes()), None) {
+        Look::Input(input) => {
+            input.holds(command) && input.chosen.as_ref().is_none_or(|(_, chosen)| chosen == command)
+        }
+        Look::Dialog(_) | Look::Unknown => false,
+    }
+}
+
+/// Whether the input is open and nobody's text stands in it.
+pub(super) fn is_empty(screen: &str, ghost: &Ghost) -> bool {
+    match composer::look(&Screen::parse(screen.as_bytes()), None) {
+        Look::Input(input) => input.filling(ghost) != Filling::Draft,
+        Look::Dialog(_) | Look::Unknown => false,
+    }
 }

@@ -1,8 +1,11 @@
 //! `muster bus`: the coordination bus. Never needs the database, a running server or an account.
 
-mod doctor;
+mod check;
+pub(super) mod doctor;
 mod init;
+mod node;
 pub(crate) mod peek;
+mod pusher;
 mod serve;
 pub(crate) mod settings;
 mod token;
@@ -31,6 +34,9 @@ pub(super) async fn run(command: Bus, json: bool) -> Result<(), Failure> {
             token::run(&open(Some(&dir))?, command, json)
         }
         Bus::Doctor(args) => doctor::run(&args, json),
+        Bus::Pusher(args) => pusher::run(args).await,
+        Bus::Node(args) => node::run(args, json).await,
+        Bus::Check { dir } => check::run(dir.as_deref(), json),
         Bus::Peek(args) => {
             peek::run(&args);
             Ok(())
@@ -39,7 +45,7 @@ pub(super) async fn run(command: Bus, json: bool) -> Result<(), Failure> {
 }
 
 /// The directory: `--dir`, else `AGENT_COORD_DIR`, else `CLAUDE_COORD_DIR`, else `agent-coord` in the home folder.
-fn folder(dir: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(super) fn folder(dir: Option<&Path>) -> Result<PathBuf, Failure> {
     let named = |name: &str| {
         std::env::var_os(name)
             .filter(|dir| !dir.is_empty())

@@ -2,6 +2,7 @@
 
 mod audit;
 pub(crate) mod bus;
+mod chat;
 mod chief;
 mod config;
 mod connector;
@@ -45,6 +46,12 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
             };
             return bus::run(command, cli.json).await;
         }
+        Command::Chat(_) => {
+            let Command::Chat(args) = cli.command else {
+                return Ok(());
+            };
+            return chat::run(args, cli.json);
+        }
         // Its text is for a person; a script could not wait for its end.
         Command::Demo(_) if cli.json => {
             return Err(Failure::usage(
@@ -70,6 +77,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Doctor => doctor::run(&config, json).await,
         Command::Init(_)
         | Command::Bus(_)
+        | Command::Chat(_)
         | Command::Completions { .. }
         | Command::Man
         | Command::DemoChief

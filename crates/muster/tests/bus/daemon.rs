@@ -304,8 +304,9 @@ fn what_comes_from_another_sites_page_is_turned_away() {
 fn a_stop_ends_waits_with_an_answer_and_the_daemon_within_moments() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let bus = Bus::new();
+        let tokens = [bus.mint("bob"), bus.mint("now")];
         let daemon = bus.daemon();
-        let (bob, now) = (daemon.session(SHARED), daemon.now(SHARED));
+        let (bob, now) = (daemon.session(&tokens[0]), daemon.now(&tokens[1]));
         bob.ok("join", json!({"agentId": "bob"}));
         now.ok("join", json!({"agentId": "now"}));
         let wait = |id: &str| json!({"agentId": id, "source": "inbox", "timeoutMs": 60_000});

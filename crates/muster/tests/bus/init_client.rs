@@ -380,6 +380,63 @@ fn an_entry_names_the_program_and_the_directory_where_they_are_not_the_usual_one
     );
 }
 
+#[test]
+fn an_id_is_given_to_one_project_in_settings_of_its_own() {
+    let bus = bus();
+    let shop = bus.path("shop");
+    fs::create_dir_all(&shop).unwrap();
+    for client in ["claude", "codex", "gemini"] {
+        let said = done(
+            &bus,
+            &[
+                "--client",
+                client,
+                "--id",
+                "shop",
+                "--project",
+                shop.to_str().unwrap(),
+                "--yes",
+            ],
+        );
+        assert!(!said.contains("every session of this client"), "{said}");
+        let said = done(&bus, &["--client", client, "--id", "shop", "--project", "shop"]);
+        assert!(
+            said.contains("nothing to change") && !said.contains("wrote"),
+            "{said}"
+        );
+    }
+    assert_eq!(names(&bus.path("home")), ["agent-coord"], "nothing of the user's");
+    assert_eq!(names(&shop), [".claude", ".codex", ".gemini", ".mcp.json"]);
+    let entry = &read(&shop.join(".mcp.json"))["mcpServers"]["agent-coord"];
+    assert_eq!(entry["env"]["AGENT_COORD_BOUND_AGENT"], "shop");
+    let settings = read(&shop.join(".claude/settings.local.json"));
+    assert_eq!(settings["enabledMcpjsonServers"], json!(["agent-coord"]));
+    assert_eq!(
+        settings["hooks"]["Stop"][0]["hooks"][0]["command"],
+        "AGENT_COORD_ID=shop muster bus peek --mode=stop"
+    );
+    assert!(
+        fs::read_to_string(shop.join(".codex/config.toml"))
+            .unwrap()
+            .contains("\"shop\"")
+    );
+    assert_eq!(
+        read(&shop.join(".gemini/settings.json"))["mcpServers"]["agent-coord"]["env"]["AGENT_COORD_BOUND_AGENT"],
+        "shop"
+    );
+    let said = done(&bus, &["--client", "gemini", "--id", "shop", "--yes"]);
+    assert!(
+        said.contains("every session of this client is shop now"),
+        "{said}"
+    );
+    assert_eq!(
+        init(&bus, &["--client", "claude", "--project", "nowhere"])
+            .status
+            .code(),
+        Some(2)
+    );
+}
+
 /// Runs a command on a terminal of its own and types an answer to its question; what it printed.
 fn on_a_terminal(mut command: Command, answer: &str) -> (bool, String) {
     let pty = nix::pty::openpty(None, None).unwrap();

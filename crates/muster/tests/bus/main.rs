@@ -1,6 +1,7 @@
 //! The coordination bus from outside: the real program on standard streams and over HTTP, its real files. Never calls a function of the bus's.
 #![cfg(test)]
 
+mod chat;
 mod daemon;
 mod files;
 mod floods;

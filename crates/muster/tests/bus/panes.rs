@@ -217,16 +217,26 @@ fn capabilities_tell_what_is_configured_what_runs_and_whose_marker_disagrees() {
             (&transport["configured"], &transport["configuredSource"]),
             (&json!(configured), &json!(source))
         );
-        // Nothing is wired in, so no name is put there and nothing agrees.
-        assert_eq!(
-            (&transport["running"], &transport["agrees"]),
-            (&json!(null), &json!(false))
-        );
-        assert!(transport["evidence"]["reason"].is_string(), "{said}");
-        assert_eq!(
-            transport["disagreeingAgents"],
-            json!(["dead: tmux-push-remote [stale]", "live: tmux-push"])
-        );
+        if configured == "herdr" {
+            // No herdr runs here, so no name is put there and nothing agrees.
+            assert_eq!(
+                (&transport["running"], &transport["agrees"]),
+                (&json!(null), &json!(false))
+            );
+            assert!(transport["evidence"]["reason"].is_string(), "{said}");
+            assert_eq!(
+                transport["disagreeingAgents"],
+                json!(["dead: tmux-push-remote [stale]", "live: tmux-push"])
+            );
+        } else {
+            // Pushers report themselves, and no pusher reported the pane that cannot be.
+            assert_eq!(
+                (&transport["running"], &transport["agrees"]),
+                (&json!(configured), &json!(true))
+            );
+            assert_eq!(transport["evidence"]["probe"]["state"], "gone", "{said}");
+            assert_eq!(transport["disagreeingAgents"], json!(["live: tmux-push"]));
+        }
         assert_eq!(bus.public(), before);
         let answered = &said["answeredBy"];
         let own = std::fs::canonicalize(crate::support::MUSTER).unwrap();

@@ -618,11 +618,14 @@ mod heavy {
                         "read_messages",
                         json!({"agentId": "ada", "source": "inbox", "limit": 2}),
                     );
-                    told.extend(
-                        texts(&got)
-                            .iter()
-                            .map(|text| text[1..].split(' ').next().unwrap().parse::<usize>().unwrap()),
-                    );
+                    told.extend(texts(&got).iter().map(|text| {
+                        text.trim_start_matches('#')
+                            .split(' ')
+                            .next()
+                            .unwrap()
+                            .parse::<usize>()
+                            .unwrap()
+                    }));
                     std::thread::sleep(Duration::from_millis(3));
                 }
                 told

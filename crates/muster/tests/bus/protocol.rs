@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Bus, Calls as _, SHARED, Stdio, by_both_doors};
+use crate::support::{Bus, Calls as _, Stdio, by_both_doors};
 
 /// Every tool, what it must be given and what it may be given besides.
 const TOOLS: [(&str, &str, &str); 31] = [
@@ -96,13 +96,14 @@ fn every_tool_of_the_text_is_listed_with_its_arguments_and_words_about_it() {
 #[test]
 fn both_doors_list_the_very_same_tools() {
     let bus = Bus::new();
+    let token = bus.mint("far");
     let daemon = bus.daemon();
     let list = |it: &dyn crate::support::Calls| {
         it.begin("tools/list", json!({})).message()["result"]["tools"].clone()
     };
     let near = list(&bus.stdio());
-    assert_eq!(near, list(&daemon.session(SHARED)));
-    assert_eq!(near, list(&daemon.now(SHARED)));
+    assert_eq!(near, list(&daemon.session(&token)));
+    assert_eq!(near, list(&daemon.now(&token)));
 }
 
 // spec: TOOL-114 TOOL-117 IDN-038

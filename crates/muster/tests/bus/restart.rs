@@ -25,10 +25,9 @@ fn under_the_shared_token_a_client_begins_a_new_session_and_is_its_agent_again()
         let bus = Bus::new();
         let env = [("AGENT_COORD_TOKEN", SHARED)];
         let daemon = bus.daemon_with(&env);
-        let (alice, bob, now) = (daemon.session(SHARED), daemon.session(SHARED), daemon.now(SHARED));
+        let (alice, bob) = (daemon.session(SHARED), daemon.session(SHARED));
         alice.ok("join", json!({"agentId": "alice"}));
         bob.ok("join", json!({"agentId": "bob"}));
-        now.ok("join", json!({"agentId": "now"}));
         bob.ok(
             "send_message",
             json!({"from": "bob", "to": "alice", "text": "before"}),
@@ -44,7 +43,6 @@ fn under_the_shared_token_a_client_begins_a_new_session_and_is_its_agent_again()
         );
         // A client that goes on without joining is its agent, too.
         daemon.session(SHARED).ok("heartbeat", json!({"agentId": "bob"}));
-        now.ok("heartbeat", json!({"agentId": "now"}));
         assert!(
             bus.markers("alice")
                 .iter()
@@ -90,9 +88,6 @@ fn a_daemons_restart_lets_nobody_in_as_an_agent_of_a_living_session_elsewhere() 
     let daemon = again(&bus, port, &env);
     daemon
         .session(SHARED)
-        .refused("join", json!({"agentId": "alice"}), "identity_live");
-    daemon
-        .now(SHARED)
         .refused("join", json!({"agentId": "alice"}), "identity_live");
 }
 

@@ -6,26 +6,28 @@ use std::process::Command;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Bus, SHARED, runtime};
+use crate::support::{Bus, runtime};
 
 /// Where the baselines are.
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bus");
 
 /// Stands before the daemon and adds the credential that the suite cannot send.
-fn with_token(port: u16) -> u16 {
+fn with_token(port: u16, token: &str) -> u16 {
     let listener = runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let own = listener.local_addr().unwrap().port();
+    let token = token.to_owned();
     runtime().spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             // A connection that breaks is the suite's or the daemon's doing, and one of them says so.
-            tokio::spawn(async move { pass_on(client, own, port).await.ok() });
+            let token = token.clone();
+            tokio::spawn(async move { pass_on(client, own, port, &token).await.ok() });
         }
     });
     own
 }
 
 /// Passes one request on with the token and under the daemon's own name; the daemon closes after its answer.
-async fn pass_on(mut client: TcpStream, own: u16, port: u16) -> std::io::Result<()> {
+async fn pass_on(mut client: TcpStream, own: u16, port: u16, token: &str) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     let end = loop {
         if client.read_buf(&mut bytes).await? == 0 {
@@ -41,7 +43,7 @@ async fn pass_on(mut client: TcpStream, own: u16, port: u16) -> std::io::Result<
         .filter(|line| !line.to_ascii_lowercase().starts_with("connection:"))
         .collect();
     let head = format!(
-        "{}\r\nauthorization: Bearer {SHARED}\r\nconnection: close",
+        "{}\r\nauthorization: Bearer {token}\r\nconnection: close",
         kept.join("\r\n")
     );
     let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
@@ -67,8 +69,9 @@ fn the_protocols_own_suite_passes_for_what_the_buss_door_offers() {
         return;
     };
     let bus = Bus::new();
+    let token = bus.mint("suite");
     let daemon = bus.daemon();
-    let url = format!("http://127.0.0.1:{}/mcp", with_token(daemon.port()));
+    let url = format!("http://127.0.0.1:{}/mcp", with_token(daemon.port(), &token));
     let path = format!(
         "{}:{}",
         folder.join("bin").display(),

@@ -3,7 +3,7 @@
 use muster_core::Clock;
 use serde_json::{Value, json};
 
-use crate::support::{Bus, Calls as _, SHARED, by_both_doors, texts};
+use crate::support::{Bus, Calls as _, by_both_doors, texts};
 
 fn millis() -> i64 {
     Clock::system().now().micros() / 1_000
@@ -235,10 +235,11 @@ fn a_status_stands_in_its_own_stream_and_in_no_channel() {
 #[test]
 fn agents_on_standard_streams_and_over_http_share_one_room_and_write_one_row_format() {
     let bus = Bus::new();
+    let tokens = [bus.mint("far"), bus.mint("newest")];
     let daemon = bus.daemon();
     let near = bus.stdio();
-    let far = daemon.session(SHARED);
-    let newest = daemon.now(SHARED);
+    let far = daemon.session(&tokens[0]);
+    let newest = daemon.now(&tokens[1]);
     near.ok("join", json!({"agentId": "near"}));
     far.ok("join", json!({"agentId": "far"}));
     newest.ok("join", json!({"agentId": "newest"}));

@@ -231,6 +231,56 @@ fn a_hangup_reads_the_map_again_for_new_and_for_open_sessions() {
 
 // spec: IDN-030
 #[test]
+fn a_wait_under_a_token_that_is_revoked_meanwhile_ends_and_takes_nothing() {
+    let bus = Bus::new();
+    let bob = bus.mint("bob");
+    let daemon = bus.daemon_with(&[]);
+    let bob = daemon.session(&bob);
+    bob.ok("join", json!({"agentId": "bob"}));
+    let send = || {
+        bob.ok(
+            "send_message",
+            json!({"from": "bob", "to": "alice", "text": "a secret"}),
+        )
+    };
+    let wait = json!({"agentId": "alice", "source": "inbox", "timeoutMs": 60_000});
+    // With a hangup and without, with a message that comes at once and with none.
+    for (hangup, at_once) in [(true, true), (true, false), (false, true), (false, false)] {
+        let token = bus.mint("alice");
+        let (session, now) = (daemon.session(&token), daemon.now(&token));
+        let before = bus.markers("alice").len();
+        let waits = [
+            session.wait("wait_for_message", wait.clone()),
+            now.wait("wait_for_message", wait.clone()),
+        ];
+        until("both wait", || bus.markers("alice").len() == before + 2);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(bus.run(&["bus", "token", "revoke", "alice"]).status.success());
+        if hangup {
+            daemon.process.signal(Signal::SIGHUP);
+        }
+        if at_once {
+            send();
+        }
+        let begun = std::time::Instant::now();
+        for waiting in waits {
+            let got = waiting.end();
+            assert_eq!(
+                (&got.body["cancelled"], &got.body["returned"]),
+                (&json!(true), &json!(0)),
+                "{got:?}"
+            );
+        }
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+        // What came meanwhile waits for whoever is the agent next.
+        let next = daemon.session(&bus.mint("alice"));
+        let read = next.ok("read_messages", json!({"agentId": "alice", "source": "inbox"}));
+        assert_eq!(read["returned"], u64::from(at_once), "{read}");
+    }
+}
+
+// spec: IDN-030
+#[test]
 fn a_change_counts_without_a_hangup_too() {
     let bus = Bus::new();
     let alice = bus.mint("alice");
@@ -295,9 +345,59 @@ fn without_a_map_the_shared_token_lets_everybody_in_as_whoever_they_are_first() 
     daemon
         .session(SHARED)
         .refused("join", json!({"agentId": "alice"}), "identity_live");
-    daemon
-        .now(SHARED)
-        .refused("heartbeat", json!({"agentId": "alice"}), "identity_live");
+}
+
+// Without a session each call would be whoever it says, whatever the call before it said.
+// spec: IDN-003 IDN-033
+#[test]
+fn under_the_shared_token_a_revision_without_sessions_is_refused_in_the_protocols_own_words() {
+    let bus = Bus::new();
+    let daemon = bus.daemon();
+    let session = daemon.session(SHARED);
+    session.ok("join", json!({"agentId": "alice"}));
+    let before = bus.public();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {}
+    });
+    let send = json!({"name": "send_message", "arguments": {"from": "alice", "text": "x"}, "_meta": meta});
+    for (method, params, by_header) in [
+        ("server/discover", json!({"_meta": meta}), true),
+        ("tools/list", json!({"_meta": meta}), true),
+        ("tools/call", send.clone(), true),
+        ("tools/call", json!({"name": "ping", "arguments": {}}), true),
+        // Neither header nor session says so, or the session is one that began.
+        ("tools/call", send.clone(), false),
+    ] {
+        let body = json!({"jsonrpc": "2.0", "id": "seven", "method": method, "params": params}).to_string();
+        let name = params["name"].as_str().unwrap_or("none");
+        for in_session in [false, true] {
+            let mut headers = vec![("mcp-method", method), ("mcp-name", name)];
+            headers.extend(by_header.then_some(("mcp-protocol-version", "2026-07-28")));
+            headers.extend(in_session.then_some(("mcp-session-id", session.session.as_str())));
+            let answer = post(&daemon.url(), Some(SHARED), &headers, &body);
+            assert_eq!(answer.status, 400, "{method}: {answer:?}");
+            let said = answer.message();
+            assert_eq!(
+                (&said["id"], &said["error"]["code"]),
+                (&json!("seven"), &json!(-32022)),
+                "{said}"
+            );
+            let data = &said["error"]["data"];
+            assert_eq!(
+                (&data["requested"], &data["supported"][0]),
+                (&json!("2026-07-28"), &json!("2025-11-25"))
+            );
+            let sentence = said["error"]["message"].as_str().unwrap();
+            assert!(
+                sentence.contains("muster bus token add") && sentence.ends_with("Nothing was done"),
+                "{said}"
+            );
+        }
+    }
+    assert_eq!(bus.public(), before);
+    session.ok("heartbeat", json!({"agentId": "alice"}));
 }
 
 #[test]
@@ -399,5 +499,9 @@ fn a_wrong_token_learns_nothing() {
     bodies.dedup();
     assert_eq!(bodies.len(), 1);
     let body = bodies[0].as_str().unwrap();
+    assert!(
+        body.contains("no such token, or it was revoked") && body.contains("muster bus token add"),
+        "{body}"
+    );
     assert!(!body.contains("alice") && !body.contains("tokens.json"), "{body}");
 }

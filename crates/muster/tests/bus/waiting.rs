@@ -196,10 +196,11 @@ fn a_wait_that_was_taken_back_takes_no_message() {
 #[test]
 fn a_client_that_hangs_up_during_a_wait_loses_no_message() {
     let bus = Bus::new();
+    let tokens = ["alice", "then", "now"].map(|agent| bus.mint(agent));
     let daemon = bus.daemon();
-    let alice = daemon.session(SHARED);
+    let alice = daemon.session(&tokens[0]);
     alice.ok("join", json!({"agentId": "alice"}));
-    let (then, now) = (daemon.session(SHARED), daemon.now(SHARED));
+    let (then, now) = (daemon.session(&tokens[1]), daemon.now(&tokens[2]));
     then.ok("join", json!({"agentId": "then"}));
     now.ok("join", json!({"agentId": "now"}));
     // Twice: the number of a request that was hung up on is free again.
@@ -262,21 +263,8 @@ fn each_message_ends_exactly_one_of_two_waits_of_one_agent() {
 fn a_client_without_sessions_is_served_while_its_own_wait_lasts() {
     let bus = Bus::new();
     let token = bus.mint("worker");
-    let daemons = [("shared", bus.daemon_with(&[("AGENT_COORD_TOKEN", SHARED)]), token)];
-    for (name, daemon, token) in daemons {
-        let worker = daemon.now(&token);
-        worker.ok("join", json!({"agentId": "worker"}));
-        let waiting = worker.wait("wait_for_message", inbox("worker", 20_000));
-        settle();
-        worker.ok(
-            "send_message",
-            json!({"from": "worker", "to": "worker", "text": "to myself"}),
-        );
-        assert_eq!(texts(&waiting.end().ok()), ["to myself"], "{name}");
-    }
-    let bus = Bus::new();
     let daemon = bus.daemon();
-    let worker = daemon.now(SHARED);
+    let worker = daemon.now(&token);
     worker.ok("join", json!({"agentId": "worker"}));
     let waiting = worker.wait("wait_for_message", inbox("worker", 20_000));
     settle();
@@ -311,14 +299,15 @@ fn a_request_with_the_number_of_one_under_way_is_refused_and_the_first_one_answe
 }
 
 mod heavy {
-    use super::{Bus, Calls, Duration, Instant, SHARED, inbox, json};
+    use super::{Bus, Calls, Duration, Instant, inbox, json};
 
     // spec: TOOL-065
     #[test]
     fn no_wait_lasts_longer_than_a_minute() {
         let bus = Bus::new();
+        let tokens = [bus.mint("far"), bus.mint("now")];
         let daemon = bus.daemon();
-        let (near, far, now) = (bus.stdio(), daemon.session(SHARED), daemon.now(SHARED));
+        let (near, far, now) = (bus.stdio(), daemon.session(&tokens[0]), daemon.now(&tokens[1]));
         let all: [(&dyn Calls, &str); 3] = [(&near, "near"), (&far, "far"), (&now, "now")];
         let begun = Instant::now();
         let waits: Vec<_> = all
@@ -363,5 +352,44 @@ fn a_cancelled_call_of_any_tool_that_reads_takes_nothing_however_late_its_turn_c
             let got = bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox"}));
             assert_eq!(texts(&got), [text], "{tool}");
         }
+    });
+}
+
+#[test]
+fn nobody_is_woken_by_the_notice_of_an_own_act_and_everybody_else_is_told_of_it() {
+    by_both_doors(|bus| {
+        let alice = bus.joined("alice");
+        let bob = bus.joined("bob");
+        bob.ok("join_room", json!({"agentId": "bob", "room": "seo"}));
+        let room = |agent: &str, room: &str| json!({"agentId": agent, "source": "room", "room": room, "timeoutMs": 300});
+        alice.ok("join_room", json!({"agentId": "alice", "room": "seo"}));
+        alice.ok(
+            "read_messages",
+            json!({"agentId": "alice", "source": "room", "room": "seo"}),
+        );
+        alice.ok(
+            "set_room_topic",
+            json!({"agentId": "alice", "room": "seo", "topic": "words"}),
+        );
+        alice.ok(
+            "set_room_motd",
+            json!({"agentId": "alice", "room": "seo", "motd": "be brief"}),
+        );
+        let got = alice.call("wait_for_message", room("alice", "seo"));
+        assert_eq!(got.body["timedOut"], true, "{got:?}");
+        let told = texts(&bob.ok("wait_for_message", room("bob", "seo")));
+        assert_eq!(
+            told,
+            [
+                "alice joined #seo",
+                "alice set the topic of #seo: words",
+                "alice set the rules of #seo: be brief"
+            ]
+        );
+        alice.ok("rename_agent", json!({"agentId": "alice", "newAgentId": "ann"}));
+        let got = alice.call("wait_for_message", room("ann", "general"));
+        assert_eq!(got.body["timedOut"], true, "{got:?}");
+        let told = texts(&bob.ok("wait_for_message", room("bob", "general")));
+        assert_eq!(told, ["alice is now known as ann"]);
     });
 }

@@ -105,6 +105,23 @@ fn clients_of_every_make_on_both_ways_share_one_room_and_are_held_to_their_ids()
     }
 }
 
+// spec: IDN-003 IDN-033
+#[test]
+fn every_client_begins_a_session_by_itself_where_one_token_is_for_all_and_is_held_to_its_id() {
+    let Some(tools) = tools() else { return };
+    let (bus, token) = (Bus::new(), "one-token-for-all-of-us");
+    let daemon = bus.daemon(0, Some(token));
+    for (number, (sdk, mode)) in CLIENTS.into_iter().enumerate() {
+        let mut client = Client::new(sdk, &tools);
+        let opened = client.http(&daemon.url(), token, "far", mode);
+        assert_eq!(opened["protocol"], "2025-11-25", "{sdk:?} {mode}: {opened}");
+        let me = format!("agent-{number}");
+        assert_eq!(client.call("far", "join", json!({"agentId": me}))["ok"], true);
+        let refused = client.call("far", "join", json!({"agentId": format!("{me}-too")}));
+        assert_eq!(refused["code"], "identity_bound", "{sdk:?} {mode}: {refused}");
+    }
+}
+
 #[test]
 fn a_wait_that_a_client_cancels_takes_no_message_with_it() {
     let Some(tools) = tools() else { return };

@@ -27,7 +27,9 @@ fn role() {
     let mut mode = tcgetattr(terminal.as_fd()).unwrap();
     cfmakeraw(&mut mode);
     tcsetattr(terminal.as_fd(), SetArg::TCSANOW, &mode).unwrap();
-    let environment: Vec<String> = std::env::vars().map(|(name, value)| format!("{name}={value}")).collect();
+    let environment: Vec<String> = std::env::vars()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     fs::write(folder.join("environment"), environment.join("\n")).unwrap();
     let draft = fs::read_to_string(folder.join("draft")).unwrap_or_default();
     let mut agent = Agent {
@@ -78,7 +80,7 @@ impl Agent {
                     '\u{4}' => std::process::exit(0),
                     char => self.input.push(char),
                 }
-                rest = &rest[first.len_utf8()..];
+                rest = rest.strip_prefix(first).unwrap();
             }
         }
         Vec::new()

@@ -28,7 +28,18 @@ impl Tmux {
             folder: tempfile::tempdir().unwrap(),
         };
         // One session that lasts, so that the server does.
-        tmux.run(&["new-session", "-d", "-s", "lasts", "-x", "120", "-y", "30", "sleep", "600"]);
+        tmux.run(&[
+            "new-session",
+            "-d",
+            "-s",
+            "lasts",
+            "-x",
+            "120",
+            "-y",
+            "30",
+            "sleep",
+            "600",
+        ]);
         tmux
     }
 
@@ -49,7 +60,10 @@ impl Tmux {
             .output()
             .unwrap();
         let text = [done.stdout, done.stderr].concat();
-        (done.status.success(), String::from_utf8(text).unwrap().trim().to_owned())
+        (
+            done.status.success(),
+            String::from_utf8(text).unwrap().trim().to_owned(),
+        )
     }
 
     /// The variable by which a process inside this server finds it.
@@ -69,7 +83,20 @@ impl Tmux {
         let folder = self.folder.path().join(id);
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("draft"), draft).unwrap();
-        let mut arguments = vec!["new-session", "-d", "-s", id, "-x", "120", "-y", "30", "-P", "-F", "#{pane_id}", "--"];
+        let mut arguments = vec![
+            "new-session",
+            "-d",
+            "-s",
+            id,
+            "-x",
+            "120",
+            "-y",
+            "30",
+            "-P",
+            "-F",
+            "#{pane_id}",
+            "--",
+        ];
         let words = agent_command(&folder);
         arguments.extend(words.iter().map(String::as_str));
         let pane = self.run(&arguments);
@@ -78,7 +105,9 @@ impl Tmux {
             pane,
             folder,
         };
-        until("the agent's input box", || self.screen(&agent.pane).contains("for shortcuts"));
+        until("the agent's input box", || {
+            self.screen(&agent.pane).contains("for shortcuts")
+        });
         agent
     }
 
@@ -123,17 +152,25 @@ impl Agent {
     /// What was submitted to it, in order.
     pub(crate) fn taken(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.join("taken")).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     /// How often `words` stand in what was submitted.
     pub(crate) fn times(&self, words: &str) -> usize {
-        self.taken().iter().map(|taken| taken.matches(words).count()).sum()
+        self.taken()
+            .iter()
+            .map(|taken| taken.matches(words).count())
+            .sum()
     }
 
     /// Waits until `words` were submitted.
     pub(crate) fn gets(&self, words: &str) {
-        until(&format!("{words:?} in what {} got: {:?}", self.id, self.taken()), || self.times(words) > 0);
+        until(
+            &format!("{words:?} in what {} got: {:?}", self.id, self.taken()),
+            || self.times(words) > 0,
+        );
     }
 
     /// Every byte that came.
@@ -193,7 +230,14 @@ impl Pusher {
 /// The command line of a pusher for an agent's pane.
 pub(crate) fn pusher(bus: &Bus, tmux: &Tmux, url: &str, token: &str, agent: &Agent) -> Command {
     let mut command = bus.command(&[
-        "bus", "pusher", "--server", url, "--agent", &agent.id, "--tmux", &agent.pane,
+        "bus",
+        "pusher",
+        "--server",
+        url,
+        "--agent",
+        &agent.id,
+        "--tmux",
+        &agent.pane,
     ]);
     command
         .env("AGENT_COORD_TOKEN", token)

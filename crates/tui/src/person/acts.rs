@@ -11,7 +11,7 @@ use super::follow::problem;
 use super::{Person, Told, Way};
 use crate::commands::{Command, help_lines};
 use crate::post::Post;
-use crate::text::{Watch, line, width};
+use crate::text::{Watch, bounded, line, short, width};
 
 type Did = Result<Vec<Told>, BusError>;
 
@@ -91,10 +91,10 @@ impl Person {
         let members = rooms::members(&room, Some(&entry), &Agents::load(&self.home)?);
         let mut lines = vec![format!("#{room}: {}", list_of(&members))];
         if let Some(topic) = &entry.topic {
-            lines.push(format!("topic: {}", line(topic)));
+            lines.push(format!("topic: {}", short(topic)));
         }
         if let Some(motd) = &entry.motd {
-            lines.extend(crate::text::lines(&format!("rules: {motd}")));
+            lines.extend(bounded(&format!("rules: {motd}")));
         }
         self.focus(room.clone());
         Ok(vec![Told::Moved(room), Told::Lines(lines)])
@@ -133,7 +133,7 @@ impl Person {
                 format!("#{}", listed.room),
                 members,
                 unread,
-                listed.topic.map(|topic| line(&topic)).unwrap_or_default(),
+                listed.topic.map(|topic| short(&topic)).unwrap_or_default(),
                 list_of(&listed.members),
             ]);
         }
@@ -153,7 +153,7 @@ impl Person {
         let Some(text) = text else {
             return one(format!("#{} has no {word}", self.room));
         };
-        let mut lines = crate::text::lines(&text);
+        let mut lines = bounded(&text);
         if let Some(first) = lines.first_mut() {
             *first = format!("{word} of #{}: {first}", self.room);
         }
@@ -189,11 +189,11 @@ impl Person {
             });
         };
         let now = self.now();
-        let role = agent.role.as_deref().map_or_else(|| "no role".to_owned(), line);
+        let role = agent.role.as_deref().map_or_else(|| "no role".to_owned(), short);
         let project = agent
             .project
             .as_deref()
-            .map_or_else(String::new, |project| format!(", project {}", line(project)));
+            .map_or_else(String::new, |project| format!(", project {}", short(project)));
         let mut lines = vec![format!("{seat}: {role}{project}")];
         let marker = transports::load(&self.home, seat)?;
         let live = marker
@@ -219,7 +219,7 @@ impl Person {
             ago(agent.quiet(now).as_secs())
         ));
         if let Some(why) = &agent.away {
-            lines.push(format!("  away: {}", line(why)));
+            lines.push(format!("  away: {}", short(why)));
         }
         let mut channels = Rooms::load(&self.home)?.of(seat);
         channels.push(RoomName::general());
@@ -229,7 +229,7 @@ impl Person {
         lines.push(format!("  channels: {}", channels.join(" ")));
         lines.push(match self.status(seat)? {
             Some(entry) => {
-                let said = |name| entry.get(name).and_then(serde_json::Value::as_str).map(line);
+                let said = |name| entry.get(name).and_then(serde_json::Value::as_str).map(short);
                 let ts = entry.get("ts").and_then(serde_json::Value::as_i64).unwrap_or(0);
                 let detail = said("detail").map_or_else(String::new, |detail| format!(" ({detail})"));
                 format!(
@@ -319,8 +319,8 @@ impl Person {
         };
         let posts = stretch.posts.get(stretch.posts.len().saturating_sub(count)..);
         let mut lines = Vec::new();
-        for (_, post) in posts.unwrap_or_default() {
-            lines.extend(post.plain(None, watch, self.now()));
+        for numbered in posts.unwrap_or_default() {
+            lines.extend(numbered.post.plain(None, watch, self.now()));
         }
         if lines.is_empty() {
             lines.push(format!("#{} is empty", self.room));
@@ -346,7 +346,11 @@ fn list_of(names: &[String]) -> String {
     if names.is_empty() {
         return "nobody".to_owned();
     }
-    names.iter().map(|name| line(name)).collect::<Vec<_>>().join(", ")
+    names
+        .iter()
+        .map(|name| short(name))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Seconds in the largest unit that fits.

@@ -73,11 +73,11 @@ impl Person {
     /// What comes after this stretch is new; it was shown.
     pub(crate) fn caught_up(&mut self, source: &Source, stretch: &Stretch) {
         let follow = self.followed.iter_mut().find(|follow| follow.source == *source);
-        if let (Some(follow), Some(ends)) = (follow, &stretch.ends)
+        if let (Some(follow), Some(last)) = (follow, stretch.last())
             && stretch.end >= follow.known
         {
             follow.known = stretch.end;
-            follow.last = Some(ends.1.clone());
+            follow.last = Some(last.entry.clone());
             // The next look sees for itself.
             follow.shape = None;
         }
@@ -128,27 +128,25 @@ impl Person {
         let (begun, cut) = beyond(&page.entries, page.first, page.total, follow);
         let skipped = page.first.saturating_sub(begun);
         let keep = usize::try_from(begun.saturating_sub(page.first)).unwrap_or(usize::MAX);
-        let mut entries = page.entries.split_off(keep.min(page.entries.len()));
+        let entries = page.entries.split_off(keep.min(page.entries.len()));
         let first = page.total - entries.len() as u64;
-        let posts = self.posts(&follow.source, first, &entries);
-        let last = entries.last().or(page.entries.last()).cloned();
-        let fresh = Fresh {
+        follow.known = page.total;
+        follow.last = entries.last().or(page.entries.last()).cloned();
+        if entries.is_empty() && !cut {
+            return Ok(None);
+        }
+        Ok(Some(Fresh {
             source: follow.source.clone(),
             stretch: Stretch {
                 first,
                 end: page.total,
                 total: page.total,
                 read: page.read,
-                posts,
-                ends: super::ends(&mut entries),
+                posts: self.posts(&follow.source, first, entries),
             },
             cut,
             skipped,
-        };
-        follow.known = page.total;
-        follow.last = last;
-        let nothing = fresh.stretch.ends.is_none() && !cut;
-        Ok((!nothing).then_some(fresh))
+        }))
     }
 }
 

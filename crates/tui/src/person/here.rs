@@ -10,7 +10,7 @@ use muster_bus::{BusError, Home, RoomName};
 
 use super::Person;
 use crate::completion::Names;
-use crate::text::line;
+use crate::text::short;
 
 /// How long a look holds while no file changes, in milliseconds: presence ends by time alone.
 const HOLDS: i64 = 10_000;
@@ -111,7 +111,7 @@ impl Person {
         Ok(Here {
             me: me.to_owned(),
             room: self.room.as_str().to_owned(),
-            topic: entry.and_then(|entry| entry.topic).map(|topic| line(&topic)),
+            topic: entry.and_then(|entry| entry.topic).map(|topic| short(&topic)),
             peers: members.iter().filter(|member| *member != me).count(),
             names: Names {
                 agents: agents
@@ -148,11 +148,11 @@ impl Person {
                     quiet: agent.quiet(now).as_secs(),
                     attached: marker.map(|marker| {
                         let pane = marker.pane().map(|pane| format!(" {pane}")).unwrap_or_default();
-                        line(&format!("{}{pane}", marker.transport))
+                        short(&format!("{}{pane}", marker.transport))
                     }),
-                    id: line(&agent.agent_id),
-                    away: agent.away.as_deref().map(line),
-                    role: agent.role.as_deref().map(line),
+                    id: short(&agent.agent_id),
+                    away: agent.away.as_deref().map(short),
+                    role: agent.role.as_deref().map(short),
                 }
             })
             .collect())

@@ -125,14 +125,18 @@ pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Requ
         Some((
             daemon.bearers.caller(bearer, peer)?,
             Bearer(TokenHash::of(bearer)),
+            Standing {
+                bearers: daemon.bearers.clone(),
+                token: Secret::new(bearer.to_owned()),
+            },
         ))
     });
-    let Some((mut caller, bearer)) = known else {
+    let Some((mut caller, bearer, standing)) = known else {
         let challenge = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))];
         return (
             StatusCode::UNAUTHORIZED,
             challenge,
-            "this door takes a bus token: Authorization: Bearer tk_…; nothing was done\n",
+            "no such token, or it was revoked, so nothing was done: mint one on the bus's machine with `muster bus token add ID` and send it as Authorization: Bearer tk_…\n",
         )
             .into_response();
     };
@@ -148,12 +152,27 @@ pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Requ
     caller.once = session.is_none() || has_no_sessions(request.headers());
     request.extensions_mut().insert(caller);
     request.extensions_mut().insert(bearer);
+    request.extensions_mut().insert(standing);
     next.run(request).await
 }
 
 /// The token that came with a request, as its hash.
 #[derive(Clone)]
 pub(super) struct Bearer(pub(super) TokenHash);
+
+/// Whether the token that a request came with still lets it in: a call may last, and its token be revoked meanwhile.
+#[derive(Clone)]
+pub(super) struct Standing {
+    bearers: Bearers,
+    token: Secret,
+}
+
+impl Standing {
+    /// Asks again, by the file as it is now.
+    pub(super) fn holds(&self) -> bool {
+        self.bearers.caller(self.token.expose(), None).is_some()
+    }
+}
 
 /// The session that a request names.
 pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
@@ -163,9 +182,16 @@ pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
 /// Whether a request is of a revision that has no sessions, whatever else it says.
 pub(super) fn has_no_sessions(headers: &HeaderMap) -> bool {
     headers
-        .get("mcp-protocol-version")
+        .get(REVISION)
         .is_some_and(|revision| revision.as_bytes() >= FIRST_WITHOUT_SESSIONS.as_bytes())
 }
+
+/// The revision that a request names in its head.
+pub(super) fn revision(headers: &HeaderMap) -> Option<&str> {
+    headers.get(REVISION).and_then(|revision| revision.to_str().ok())
+}
+
+const REVISION: &str = "mcp-protocol-version";
 
 /// Revisions are dates, so that they are compared as text.
 pub(super) const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";

@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use http_body_util::BodyExt as _;
 use muster_bus::tools::Caller;
 use rmcp::model::ErrorCode;
@@ -134,7 +134,7 @@ pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request
         caller::has_no_sessions(&parts.headers) || message.as_ref().is_some_and(Message::stands_alone);
     if let Some(caller) = parts.extensions.get_mut::<Caller>() {
         if stands_alone && !begins && caller.seat.is_none() {
-            return no_sessions(message.and_then(|message| message.id));
+            return no_sessions(&parts.headers, message.and_then(|message| message.id));
         }
         caller.once |= stands_alone;
     }
@@ -170,14 +170,15 @@ pub(super) async fn one_at_a_time(State(daemon): State<Daemon>, request: Request
 }
 
 /// Refuses a revision without sessions, in the words of the protocol: a client that speaks older ones begins a session when it hears this.
-fn no_sessions(id: Option<&RawValue>) -> Response {
+fn no_sessions(headers: &HeaderMap, id: Option<&RawValue>) -> Response {
+    let requested = caller::revision(headers).unwrap_or(caller::FIRST_WITHOUT_SESSIONS);
     let error = json!({
         "jsonrpc": "2.0",
         "id": id,
         "error": {
             "code": ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
             "message": NO_SESSIONS,
-            "data": {"requested": caller::FIRST_WITHOUT_SESSIONS, "supported": WITH_SESSIONS},
+            "data": {"requested": requested, "supported": WITH_SESSIONS},
         }
     });
     (StatusCode::BAD_REQUEST, axum::Json(error)).into_response()

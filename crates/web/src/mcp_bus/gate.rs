@@ -8,8 +8,10 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GateError {
     /// The port is no port.
-    #[error("AGENT_COORD_HTTP_PORT must be a port number from 1 to 65535 (or 0, which picks one)")]
-    Port,
+    #[error(
+        "AGENT_COORD_HTTP_PORT must be a port number from 1 to 65535 (or 0, which picks one), and it is '{0}'"
+    )]
+    Port(String),
     /// An entry of the list is not an address.
     #[error(
         "AGENT_COORD_BIND is a comma-separated list of addresses; entry {0} is neither an IP address nor a host name"
@@ -51,7 +53,10 @@ pub struct Proof {
 /// # Errors
 /// [`GateError`]: a list that cannot be read, or one that needs a better proof than there is.
 pub fn gate(bind: Option<&str>, port: &str, proof: Proof) -> Result<Vec<(String, u16)>, GateError> {
-    let port: u16 = port.trim().parse().map_err(|_| GateError::Port)?;
+    let port: u16 = port.trim().parse().map_err(|_| {
+        let said: String = port.chars().take(64).collect();
+        GateError::Port(muster_core::text::terminal(&said))
+    })?;
     let hosts = hosts(bind)?;
     if !proof.tokens && !proof.shared {
         return Err(GateError::NoAuth);
@@ -283,7 +288,9 @@ mod tests {
             );
         }
         for port in ["", "x", "70000", "-1"] {
-            assert_eq!(gate(None, port, TOKENS), Err(GateError::Port));
+            let said = GateError::Port(port.to_owned());
+            assert!(said.to_string().ends_with(&format!("'{port}'")));
+            assert_eq!(gate(None, port, TOKENS), Err(said));
         }
     }
 }

@@ -5,14 +5,14 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use muster_bus::SeatId;
-use muster_bus::push::{Feed, FeedError, Outcome, Pending, Report};
+use muster_bus::push::{Feed, FeedError, Outcome, Pending, Report, Standing};
 use muster_core::{Secret, text};
 use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};
 use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{RoleClient, ServiceExt as _};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +29,7 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// The first pause after a failure, and the longest one.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// What a pusher says of itself.
 #[derive(Debug, Clone)]
@@ -50,6 +50,8 @@ pub struct Pusher {
     pub include_room: bool,
     /// How often memberships are looked at again.
     pub refresh: Duration,
+    /// It takes the seat although a session is live as that agent, which is recorded.
+    pub force: bool,
 }
 
 /// The bus of a server, for one seat. Every call blocks its thread, which must not be one of the runtime's; `stop` ends every wait.
@@ -61,19 +63,23 @@ pub struct Remote {
     session: Option<Session>,
     /// What the bus said of its last answer, handed back with the next question.
     seen: Option<Value>,
+    /// How the push stands, as long as the bus was not told.
+    standing: Option<Standing>,
     pause: Pause,
 }
 
 type Session = RunningService<RoleClient, ()>;
 
-/// Looks whether a bus can be reached with a token, and whether the token is this agent's.
+/// Looks whether a bus can be reached with a token, and whether a pusher with it may act as this agent: by `force` also where a session is live
+/// as it.
 ///
 /// # Errors
 /// [`FeedError`].
-pub async fn check(url: &str, token: Secret, seat: &SeatId) -> Result<(), FeedError> {
+pub async fn check(url: &str, token: Secret, seat: &SeatId, force: bool) -> Result<(), FeedError> {
     match once(url, token, seat, "heartbeat").await {
         // It may act as that agent, which was never here.
         Err(Broken::Said { code, .. }) if code == "not_registered" => Ok(()),
+        Err(Broken::Said { code, .. }) if code == "identity_live" && force => Ok(()),
         other => other.map_err(Broken::into_error),
     }
 }
@@ -119,6 +125,7 @@ impl Remote {
             pusher,
             session: None,
             seen: None,
+            standing: None,
             pause: Pause::default(),
         })
     }
@@ -242,12 +249,16 @@ impl Feed for Remote {
         if let Some(seen) = &self.seen {
             arguments.insert("seen".to_owned(), seen.clone());
         }
+        if let Some(standing) = &self.standing {
+            arguments.extend(object(json!({"standing": standing})));
+        }
         let mut answer = self.call("pending_messages", arguments, wait + ANSWER)?;
         let seen = answer.remove("seen");
-        let pending: Pending = serde_json::from_value(Value::Object(answer)).map_err(|_| {
+        let pending = serde_json::from_value(Value::Object(answer)).map_err(|_| {
             FeedError::Later("the bus's answer cannot be read; its build may be another".to_owned())
         })?;
         self.seen = seen;
+        self.standing = None;
         Ok(pending)
     }
 
@@ -267,9 +278,9 @@ impl Feed for Remote {
 
     fn receipt(&mut self, receipt: &Report) -> Result<(), FeedError> {
         let (submitted, verified, door, reason) = match &receipt.outcome {
-            Outcome::Delivered { door, verified } => (true, Some(*verified), Some(*door), None),
-            Outcome::Held(hold) => (false, None, None, Some(&hold.detail)),
-            Outcome::Unknown { door, reason } => (true, Some(false), Some(*door), Some(reason)),
+            Outcome::Delivered { door, verified } => (Some(true), Some(*verified), Some(*door), None),
+            Outcome::Held(hold) => (Some(false), None, None, Some(short(&hold.detail))),
+            Outcome::Unknown { door, reason } => (None, Some(false), Some(*door), Some(short(reason))),
         };
         let arguments = json!({
             "agentId": self.pusher.seat,
@@ -283,6 +294,14 @@ impl Feed for Remote {
             "build": self.pusher.build,
         });
         self.call("report_receipt", object(arguments), ANSWER).map(drop)
+    }
+
+    fn standing(&mut self, standing: &Standing) -> Result<(), FeedError> {
+        self.standing = Some(Standing {
+            held: standing.held.as_deref().map(short),
+            ..standing.clone()
+        });
+        Ok(())
     }
 
     fn heartbeat(&mut self) -> Result<(), FeedError> {
@@ -442,7 +461,10 @@ fn refused_token(name: &str) -> FeedError {
 
 /// Enters the seat into the registry and publishes its marker.
 async fn introduce(session: &Session, pusher: &Pusher) -> Result<(), Broken> {
-    call(session, "register", object(json!({"agentId": pusher.seat}))).await?;
+    // What is not needed is not said: it would be recorded.
+    let force = pusher.force.then_some(true);
+    let own = json!({"agentId": pusher.seat, "force": force});
+    call(session, "register", object(own)).await?;
     let marker = json!({
         "agentId": pusher.seat,
         "transport": "tmux-push-remote",
@@ -493,7 +515,11 @@ fn said(tool: &str, result: CallToolResult) -> Result<JsonObject, Broken> {
         return Ok(body);
     }
     let word = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
-    let sentence = format!("the bus refuses {tool}: {}", shown(word("error")));
+    let hint = match word("code") {
+        "identity_live" => " A pusher says so with --force; a token for each agent needs no such word.",
+        _ => "",
+    };
+    let sentence = format!("the bus refuses {tool}: {}{hint}", shown(word("error")));
     let error = match word("code") {
         "identity_bound" | "identity_live" | "wrong_token" | "cannot_verify" | "invalid_name"
         | "invalid_arguments" => FeedError::Refused(sentence),
@@ -530,6 +556,11 @@ fn chain(error: &dyn Error) -> String {
         source = cause.source();
     }
     shown(&said)
+}
+
+/// As much of a text of this machine's as the bus takes in one field.
+fn short(text: &str) -> String {
+    text.chars().take(1_000).collect()
 }
 
 fn shown(said: &str) -> String {

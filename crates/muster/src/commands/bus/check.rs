@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use muster_bus::BusError;
 use muster_bus::identity::Session;
 use muster_bus::sessions::Link;
 use muster_bus::tools::{Called, Caller};
@@ -14,7 +15,11 @@ use super::{open, refused, serve};
 use crate::output::{self, Failure};
 
 pub(super) fn run(dir: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let home = open(dir)?;
+    let folder = super::folder(dir)?;
+    if !muster_bus::home::is_bus(&folder) {
+        return Err(refused(BusError::NoBus(folder)));
+    }
+    let home = open(Some(&folder))?;
     let chosen = transports::configured(&home, from_environment)
         .map_err(|error| Failure::refused("transport", error.to_string()))?;
     let tools = serve::tools(home, chosen, Panes::default())?;
@@ -25,7 +30,11 @@ pub(super) fn run(dir: Option<&Path>, json: bool) -> Result<(), Failure> {
         return Err(Failure::refused("fault", "the bus did not say what it can do"));
     };
     let Some(transport) = answer.body.get("transport").and_then(Value::as_object) else {
-        let why = answer.body.get("error").and_then(Value::as_str).unwrap_or_default();
+        let why = answer
+            .body
+            .get("error")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         return Err(Failure::refused("fault", terminal(why)));
     };
     let disagreeing: Vec<&str> = transport
@@ -57,7 +66,9 @@ fn say(transport: &Map<String, Value>, agrees: bool, disagreeing: &[&str]) -> Re
         word("running").unwrap_or("nothing"),
         if agrees { "agrees" } else { "does not agree" },
     ))?;
-    let reason = transport.get("evidence").and_then(|evidence| evidence.get("reason")?.as_str());
+    let reason = transport
+        .get("evidence")
+        .and_then(|evidence| evidence.get("reason")?.as_str());
     if let Some(reason) = reason {
         output::line(&format!("because {}", terminal(reason)))?;
     }

@@ -9,7 +9,7 @@ use super::{folder, refused};
 use crate::cli::BusDoctor;
 use crate::output::{self, Failure};
 
-pub(super) fn run(args: &BusDoctor, json: bool) -> Result<(), Failure> {
+pub(in crate::commands) fn run(args: &BusDoctor, json: bool) -> Result<(), Failure> {
     let options = Options {
         fix: args.fix,
         max_file_bytes: args.max_file_bytes,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use muster_bus::transports::{self, TransportKind};
 use muster_bus::{Mode, SeatId};
 use muster_core::text::terminal;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{folder, open, refused, seat};
 use crate::cli::{AgentClient, BusMode, BusTransport, Init};
@@ -57,7 +57,6 @@ pub(crate) fn init(args: &Init, json: bool) -> Result<(), Failure> {
         Mode::Native => "native",
         Mode::Shared => "shared",
     };
-    let mut said = json!({"dir": home.root(), "config": config, "mode": mode, "transport": kind.as_str()});
     if !json {
         let others = if foreign {
             " (another program has written here and may still run)"
@@ -69,12 +68,24 @@ pub(crate) fn init(args: &Init, json: bool) -> Result<(), Failure> {
             shown(&config)
         ))?;
     }
-    match wiring {
-        Some(wiring) => said["client"] = wiring.write(args.yes, json)?,
-        None if !json => output::line("next: claude mcp add --scope user agent-coord -- muster bus serve")?,
-        None => {}
+    let client = match &wiring {
+        Some(wiring) => Some(wiring.write(args.yes, json)?),
+        None if !json => {
+            output::line("next: claude mcp add --scope user agent-coord -- muster bus serve")?;
+            None
+        }
+        None => None,
+    };
+    if !json {
+        return Ok(());
     }
-    if json { output::document(&said) } else { Ok(()) }
+    let mut said = Map::new();
+    said.insert("dir".to_owned(), json!(home.root()));
+    said.insert("config".to_owned(), json!(config));
+    said.insert("mode".to_owned(), mode.into());
+    said.insert("transport".to_owned(), kind.as_str().into());
+    said.extend(client.map(|client| ("client".to_owned(), client)));
+    output::document(&said.into())
 }
 
 /// What every client's entry says.
@@ -84,6 +95,8 @@ struct Entry {
     id: Option<SeatId>,
     /// Where it is not the one that is found without it.
     dir: Option<String>,
+    /// The project whose settings are meant, instead of the user's.
+    project: Option<PathBuf>,
 }
 
 impl Entry {
@@ -124,16 +137,13 @@ impl Wiring {
             program: program()?,
             id,
             dir: directory(args.dir.as_deref())?,
+            project: args.project.as_deref().map(project).transpose()?,
         };
-        let mut files = match client {
-            AgentClient::Claude => claude::files()?,
-            AgentClient::Codex => codex::files()?,
-            AgentClient::Gemini => gemini::files()?,
+        let files = match client {
+            AgentClient::Claude => claude::files(&entry)?,
+            AgentClient::Codex => codex::files(&entry)?,
+            AgentClient::Gemini => gemini::files(&entry)?,
         };
-        if entry.id.is_none() && client == AgentClient::Claude {
-            // A hook reads for one agent, so that without one there is none to write.
-            files.truncate(1);
-        }
         let wiring = Self { client, entry, files };
         wiring.edits()?;
         Ok(wiring)
@@ -205,6 +215,11 @@ impl Wiring {
         if self.client == AgentClient::Claude && self.entry.id.is_none() {
             say("no hooks were written, since they read for one agent: name it with --id")?;
         }
+        if let (Some(id), None) = (&self.entry.id, &self.entry.project) {
+            say(&format!(
+                "every session of this client is {id} now, whatever it works on; --project DIR gives an id to one project"
+            ))?;
+        }
         if changed {
             say("it counts in sessions that start from now on")?;
         }
@@ -263,6 +278,19 @@ fn text(path: &Path) -> Result<String, Failure> {
             format!("{path:?} is no UTF-8, so that no settings file can name it; nothing was changed"),
         )
     })
+}
+
+/// A project's folder, which is there.
+fn project(dir: &Path) -> Result<PathBuf, Failure> {
+    std::fs::canonicalize(dir)
+        .ok()
+        .filter(|dir| dir.is_dir())
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "--project {}: there is no such folder; nothing was changed",
+                shown(dir)
+            ))
+        })
 }
 
 /// A folder of the user's: what a variable names, else a place in the home folder.

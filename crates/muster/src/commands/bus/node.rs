@@ -28,7 +28,7 @@ use crate::output::{self, Failure};
 const ATTACHES: Duration = Duration::from_secs(20);
 
 /// How long a pusher has to end in order.
-const ENDS: Duration = Duration::from_secs(8);
+const ENDS: Duration = Duration::from_secs(20);
 
 /// How long an agent must have lived to count as started.
 const LIVES: Duration = Duration::from_millis(400);
@@ -145,7 +145,7 @@ async fn up_with(args: &BusNodeUp, json: bool) -> Result<(), Failure> {
     })?;
     let node = Node::of(&id, args.dir.as_deref())?;
     vacant(&node)?;
-    remote::check(&server, token.clone(), &node.seat)
+    remote::check(&server, token.clone(), &node.seat, args.push.force)
         .await
         .map_err(|error| Failure::refused("bus", format!("{error}. Nothing was started")))?;
     let pane = start_agent(&node, &words)?;
@@ -314,8 +314,10 @@ fn start_pusher(
 /// The flags of `muster bus pusher` that were given to the node.
 fn options(push: &BusPush) -> Vec<OsString> {
     let mut options: Vec<OsString> = Vec::new();
-    if push.no_room {
-        options.push("--no-room".into());
+    for (flag, given) in [("--no-room", push.no_room), ("--force", push.force)] {
+        if given {
+            options.push(flag.into());
+        }
     }
     if let Some(allowed) = &push.allowlist {
         options.extend(["--allowlist".into(), allowed.join(",").into()]);
@@ -365,10 +367,7 @@ async fn down_with(args: &BusNodeDown, json: bool) -> Result<(), Failure> {
     let noted = fs::read(&node.note)
         .ok()
         .and_then(|text| serde_json::from_slice::<Note>(&text).ok());
-    let stopped = match node.running()? {
-        Some(note) => Some(end(&note)),
-        None => None,
-    };
+    let stopped = node.running()?.map(|note| end(&note));
     let session = node.end_session()?;
     node.forget();
     if noted.is_none() && !session {

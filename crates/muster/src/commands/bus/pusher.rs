@@ -57,6 +57,7 @@ struct Plan {
     host: String,
     build: Option<String>,
     refresh: Duration,
+    force: bool,
 }
 
 pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
@@ -66,10 +67,20 @@ pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
         .tmux
         .clone()
         .or_else(|| from_environment("AGENT_COORD_TMUX_TARGET"));
-    let server = args.server.clone().or_else(|| from_environment("AGENT_COORD_SERVER"));
-    let token = if args.local { None } else { token(args.token.as_deref()) };
+    let server = args
+        .server
+        .clone()
+        .or_else(|| from_environment("AGENT_COORD_SERVER"));
+    let token = if args.local {
+        None
+    } else {
+        token(args.token.as_deref())
+    };
     let missing: Vec<&str> = [
-        ("--server URL (or AGENT_COORD_SERVER)", args.local || server.is_some()),
+        (
+            "--server URL (or AGENT_COORD_SERVER)",
+            args.local || server.is_some(),
+        ),
         ("a token in AGENT_COORD_TOKEN", args.local || token.is_some()),
         ("--agent ID (or AGENT_COORD_ID)", id.is_some()),
         ("--tmux PANE (or AGENT_COORD_TMUX_TARGET)", pane.is_some()),
@@ -83,14 +94,17 @@ pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
             missing.join(", ")
         )));
     };
+    let mut plan = plan(&args, &id, pane)?;
     let panes = panes()?;
-    let plan = plan(&args, &id, find(&panes, &pane)?)?;
+    plan.seat.target = find(&panes, &plan.seat.target)?;
     let _alone = alone(&plan.seat.id, server.as_deref().unwrap_or_default())?;
     let (stop, cancel) = (Stop::new(), CancellationToken::new());
     let ends = (stop.clone(), cancel.clone());
     let runtime = Handle::current();
     let mut pushing = tokio::task::spawn_blocking(move || match (server, token) {
-        (Some(server), Some(token)) if !args.local => remote(&plan, &panes, runtime, &server, token, (&stop, cancel)),
+        (Some(server), Some(token)) if !args.local => {
+            remote(&plan, &panes, runtime, &server, token, (&stop, cancel))
+        }
         _ => local(&plan, &panes, args.dir.as_deref(), &stop),
     });
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -142,6 +156,7 @@ fn plan(args: &BusPusher, id: &str, pane: String) -> Result<Plan, Failure> {
         host: host(),
         build: build_id::stamp().map(str::to_owned).ok(),
         refresh: Duration::from_millis(args.push.refresh_ms.unwrap_or(30_000)),
+        force: args.push.force,
     })
 }
 
@@ -170,7 +185,10 @@ fn find(panes: &TmuxPanes, words: &str) -> Result<String, Failure> {
     panes.resolve(words).map_err(|reason| {
         Failure::refused(
             "pane",
-            format!("'{}' names no pane to type into: {reason}. Nothing was started", terminal(words)),
+            format!(
+                "'{}' names no pane to type into: {reason}. Nothing was started",
+                terminal(words)
+            ),
         )
     })
 }
@@ -224,6 +242,7 @@ fn remote(
         since: muster_core::Clock::system().now().micros().div_euclid(1_000),
         include_room: plan.seat.include_room,
         refresh: plan.refresh,
+        force: plan.force,
     };
     let mut feed = Remote::new(runtime, server, token, pusher, cancel).map_err(ended)?;
     let mut complained = false;

@@ -1,14 +1,18 @@
 //! `muster bus serve`: one session on the standard streams, or a daemon for many over HTTP. Never writes to standard output what is not the protocol.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use muster_bus::home::foreign_locks;
 use muster_bus::identity::{How, Session};
+use muster_bus::push::{Settings, Transport};
 use muster_bus::sessions::Link;
 use muster_bus::tools::{Place, Tools};
-use muster_bus::transports::{self, Panes};
+use muster_bus::transports::{self, Configured, Panes, TransportKind};
 use muster_bus::{Home, Mode, tokens};
 use muster_core::Secret;
+use muster_mirror::herdr::HerdrPanes;
+use muster_mirror::pushers::Pushers;
 use muster_web::mcp_bus::{Bearers, Daemon, Proof, gate, serve_stdio};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -28,7 +32,7 @@ use crate::output::{self, Failure};
 const ENOUGH: usize = 16;
 
 pub(super) async fn run(args: &BusServe) -> Result<(), Failure> {
-    log();
+    log(Level::WARN);
     let home = open(args.dir.as_deref())?;
     let transport = transports::configured(&home, environment)
         .map_err(|error| Failure::refused("transport", error.to_string()))?;
@@ -41,17 +45,25 @@ pub(super) async fn run(args: &BusServe) -> Result<(), Failure> {
     let panes = Panes::of(environment);
     let stop = CancellationToken::new();
     match environment("AGENT_COORD_HTTP_PORT") {
-        None => {
-            stdio(
-                Tools::new(home, transport, Place { panes: panes.clone() }),
-                panes,
-                stop,
-            )
-            .await
-        }
+        None => stdio(tools(home, transport, panes.clone())?, panes, stop).await,
         // Whoever calls runs elsewhere, whatever pane this process was started in.
-        Some(port) => http(Tools::new(home, transport, Place::default()), &port, stop).await,
+        Some(port) => http(tools(home, transport, Panes::default())?, &port, stop).await,
     }
+}
+
+/// The tools of this process, with the hands of the transport that this machine uses.
+pub(super) fn tools(home: Home, transport: Configured, panes: Panes) -> Result<Tools, Failure> {
+    let settings =
+        Settings::of(environment).map_err(|error| Failure::refused("bad_setting", error.to_string()))?;
+    let hands: Arc<dyn Transport> = match transport.kind {
+        TransportKind::Herdr => {
+            let looks = muster_mirror::Settings::from_env(environment)
+                .map_err(|sentence| Failure::refused("bad_setting", sentence))?;
+            Arc::new(HerdrPanes::of(environment).with_ghost(looks.ghost))
+        }
+        TransportKind::TmuxPushRemote => Arc::new(Pushers::new(&home)),
+    };
+    Ok(Tools::new(home, transport, Place { panes }).with_transport(hands, settings))
 }
 
 fn environment(name: &str) -> Option<String> {
@@ -59,11 +71,11 @@ fn environment(name: &str) -> Option<String> {
 }
 
 /// Logs go to standard error, which clients keep apart.
-fn log() {
+pub(super) fn log(usual: Level) {
     // Targets and levels are enough here, and every session is spared the regular expressions of the filter that can more.
     let filter = environment("MUSTER_LOG")
         .and_then(|said| said.parse().ok())
-        .unwrap_or_else(|| Targets::new().with_default(Level::WARN));
+        .unwrap_or_else(|| Targets::new().with_default(usual));
     // A second subscriber in one process cannot be; there is none before this.
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -100,6 +112,7 @@ async fn stdio(tools: Tools, panes: Panes, stop: CancellationToken) -> Result<()
     .map_err(refused)?;
     let mut signals = Signals::new()?;
     let ends = stop.clone();
+    let hands = tools.clone();
     let mut serving = tokio::spawn(serve_stdio(tools, session.clone(), stop));
     let served = tokio::select! {
         served = &mut serving => served,
@@ -109,6 +122,7 @@ async fn stdio(tools: Tools, panes: Panes, stop: CancellationToken) -> Result<()
             serving.await
         }
     };
+    end(hands).await;
     // A call that is still under way holds the session, too.
     if let Err(error) = session.end() {
         tracing::warn!(error = %error.chain(), "the marker of this session could not be removed; it counts no more once this process has ended");
@@ -157,6 +171,7 @@ async fn http(tools: Tools, port: &str, stop: CancellationToken) -> Result<(), F
         .collect::<std::io::Result<_>>()?;
     let names: Vec<String> = places.into_iter().map(|(host, _)| host).collect();
     let mut signals = Signals::new()?;
+    let hands = tools.clone();
     let daemon = Daemon::new(tools, bearers.clone(), &listening, &names, &stop);
     for address in &listening {
         output::notice(&format!(
@@ -180,7 +195,14 @@ async fn http(tools: Tools, port: &str, stop: CancellationToken) -> Result<(), F
     }
     stop.cancel();
     serving.wait().await;
+    end(hands).await;
     Ok(())
+}
+
+/// Ends what is typed for this process's seats, and takes their markers away.
+async fn end(hands: Tools) {
+    // It waits for what is being typed.
+    let _ = tokio::task::spawn_blocking(move || hands.end()).await;
 }
 
 async fn listen(host: &str, port: u16) -> Result<TcpListener, Failure> {

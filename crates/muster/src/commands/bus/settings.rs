@@ -38,6 +38,42 @@ pub(crate) const VARIABLES: &[(&str, &str, &str)] = &[
         "`1` says that what lies between this machine and the agents is encrypted otherwise (a private overlay, a TLS proxy).",
     ),
     (
+        "AGENT_COORD_ID",
+        "none",
+        "The agent that a pusher, a node or a hook (`muster bus peek`) is for.",
+    ),
+    (
+        "AGENT_COORD_SERVER",
+        "none",
+        "The bus that a pusher or a node delivers from, where no flag names it.",
+    ),
+    (
+        "AGENT_COORD_TMUX_TARGET",
+        "none",
+        "The pane that a pusher types into, where no flag names it.",
+    ),
+    (
+        "AGENT_COORD_INCLUDE_ROOM",
+        "off",
+        "`1` has the hooks print the agent's channels too.",
+    ),
+    ("AGENT_COORD_TIERS", "on", "`0` pushes every message at once."),
+    (
+        "AGENT_COORD_MAX_QUEUE_MS",
+        "`15000`",
+        "Milliseconds after which routine posts are pushed by themselves; `0` never.",
+    ),
+    (
+        "AGENT_COORD_GATE_RUNNER",
+        "the agent's role",
+        "`1` or `0` says whether `DONE:` wakes the agent.",
+    ),
+    (
+        "AGENT_COORD_GHOST_TEXT_SGR",
+        "`2`",
+        "The styling in which an agent's program draws suggestions, which are no draft.",
+    ),
+    (
         "AGENT_COORD_ROOM_MAX",
         "`1000`",
         "A channel with more entries is cut; what is cut goes to `archive/`.",

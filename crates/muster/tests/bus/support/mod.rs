@@ -395,7 +395,7 @@ impl Said {
 pub(crate) struct Output(Arc<Mutex<Vec<u8>>>);
 
 impl Output {
-    fn follow(&self, mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<()> {
+    pub(crate) fn follow(&self, mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<()> {
         let output = self.0.clone();
         std::thread::spawn(move || {
             let mut piece = [0; 8192];

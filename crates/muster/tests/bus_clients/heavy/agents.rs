@@ -104,6 +104,21 @@ fn claude_code_joins_and_posts_with_the_printed_commands_on_both_ways() {
     }
 }
 
+// spec: IDN-033
+#[test]
+fn claude_code_begins_a_session_where_one_token_is_for_all() {
+    let Some(program) = claude() else { return };
+    let lines = guide("Claude Code", "sh");
+    let (bus, token) = (Bus::new(), "one-token-for-all-of-us");
+    bus.offer("claude", &program);
+    let model = Model::new(&bus, &hello("mcp__agent-coord__", None, "claude-shared"));
+    let daemon = bus.daemon(0, Some(token));
+    as_printed(&bus, &filled(&lines[1], &daemon, token));
+    let (good, said) = finish(&bus, claude_code(&bus, &model));
+    assert!(good, "{said}");
+    said_hello(&bus, "claude-shared", &said);
+}
+
 #[test]
 fn claude_code_carries_on_after_the_daemon_was_restarted_under_it() {
     let Some(program) = claude() else { return };
@@ -193,7 +208,7 @@ fn codex_joins_and_posts_with_the_printed_entries_on_both_ways() {
             entry.clone()
         };
         let mut command = codex(&bus, &model, &entry);
-        command.env("AGENT_COORD_TOKEN", token);
+        command.env("BUS_TOKEN", token);
         let (good, said) = finish(&bus, command);
         assert!(good, "{said}");
         said_hello(&bus, agent, &said);

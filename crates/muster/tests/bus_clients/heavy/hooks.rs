@@ -12,13 +12,16 @@ use crate::support::{Bus, Model, claude, finish};
 const ONCE: &str = "do not call read_messages for them again";
 
 /// A bus that the client knows as ada.
-fn wired() -> Option<Bus> {
+fn wired(scope: &[&str]) -> Option<Bus> {
     let program = claude()?;
     let bus = Bus::new();
     bus.offer("claude", &program);
     let (good, said) = finish(
         &bus,
-        bus.command("muster", &["init", "--client", "claude", "--id", "ada", "--yes"]),
+        bus.command(
+            "muster",
+            &[&["init", "--client", "claude", "--id", "ada", "--yes"], scope].concat(),
+        ),
     );
     assert!(good, "{said}");
     Some(bus)
@@ -56,7 +59,7 @@ fn dms(bus: &Bus, texts: &[String]) {
 // spec: HOOK-004 HOOK-010
 #[test]
 fn what_was_sent_before_a_prompt_is_in_what_the_model_hears_as_a_whole_page() {
-    let Some(bus) = wired() else { return };
+    let Some(bus) = wired(&[]) else { return };
     let texts: Vec<String> = (0..60)
         .map(|number| format!("<{number}> {}", "words \"and\" more ".repeat(20)))
         .collect();
@@ -77,7 +80,7 @@ fn what_was_sent_before_a_prompt_is_in_what_the_model_hears_as_a_whole_page() {
 // spec: HOOK-005 HOOK-006 HOOK-016
 #[test]
 fn what_is_sent_in_a_turn_puts_off_its_end_once_and_not_twice() {
-    let Some(bus) = wired() else { return };
+    let Some(bus) = wired(&[]) else { return };
     let go = bus.path("go");
     let model = Model::new(
         &bus,
@@ -109,11 +112,21 @@ fn what_is_sent_in_a_turn_puts_off_its_end_once_and_not_twice() {
 }
 
 #[test]
-fn a_prompt_longer_than_a_pipe_holds_and_a_quiet_inbox_trouble_nobody() {
-    let Some(bus) = wired() else { return };
-    let model = Model::new(&bus, &json!([{"text": "done"}]));
+fn a_prompt_longer_than_a_pipe_holds_and_a_quiet_inbox_trouble_nobody_in_a_wired_project() {
+    let Some(bus) = wired(&["--project", "."]) else {
+        return;
+    };
+    let status = json!({"tool": "mcp__agent-coord__status", "input": {"agentId": "ada"}});
+    let model = Model::new(&bus, &json!([status, {"text": "done"}]));
     let long = "x".repeat(120_000);
     let (good, said) = finish(&bus, claude_code_asked(&bus, &model, &long));
     assert!(good && !said.contains("hook error"), "{said}");
-    assert_eq!(model.asked().len(), 1);
+    // The server of the project is there without a question, and the session is ada's.
+    let asked = model.asked();
+    assert_eq!(asked.len(), 2, "{said}");
+    assert!(
+        asked[1].contains("bound") && !asked[1].contains("No such tool"),
+        "{}",
+        asked[1]
+    );
 }

@@ -10,14 +10,14 @@ use crate::support::{Bus, Client, Daemon, Sdk, filled, finish, guide, tools};
 /// Runs a printed program and expects its one post.
 fn posts(bus: &Bus, mut command: std::process::Command, daemon: &Daemon, token: &str, text: &str) {
     command
-        .env("AGENT_COORD_SERVER", daemon.url())
-        .env("AGENT_COORD_TOKEN", token);
+        .env("BUS_URL", daemon.url())
+        .env("BUS_TOKEN", token);
     let before = bus.posts().len();
     let (good, said) = finish(bus, command);
     assert!(good, "{said}");
     assert_eq!(
         bus.posts()[before..],
-        [("worker".to_owned(), text.to_owned())],
+        [("frontend".to_owned(), text.to_owned())],
         "{said}"
     );
 }
@@ -26,7 +26,7 @@ fn posts(bus: &Bus, mut command: std::process::Command, daemon: &Daemon, token: 
 fn the_printed_python_programs_post_on_both_ways() {
     let Some(tools) = tools() else { return };
     let bus = Bus::new();
-    let token = bus.token("worker");
+    let token = bus.token("frontend");
     let daemon = bus.daemon(0, None);
     let programs = guide("Python SDK", "python");
     assert_eq!(programs.len(), 2);
@@ -41,7 +41,7 @@ fn the_printed_python_programs_post_on_both_ways() {
 fn the_printed_typescript_programs_post_on_both_ways() {
     let Some(tools) = tools() else { return };
     let bus = Bus::new();
-    let token = bus.token("worker");
+    let token = bus.token("frontend");
     let daemon = bus.daemon(0, None);
     symlink(tools.join("npm/node_modules"), bus.path("node_modules")).unwrap();
     let programs = guide("TypeScript SDK", "js");

@@ -24,7 +24,11 @@ fn refused(bus: &Bus, env: &[(&str, &str)]) -> String {
     let mut shared = env.to_vec();
     shared.push(("AGENT_COORD_TOKEN", "a-token-of-sufficient-length-for-all"));
     let daemon = bus.refused(&shared);
-    assert_eq!((daemon.status.code(), &daemon.err), (Some(1), &said.err), "{daemon:?}");
+    assert_eq!(
+        (daemon.status.code(), &daemon.err),
+        (Some(1), &said.err),
+        "{daemon:?}"
+    );
     for kind in KINDS {
         assert!(said.err.contains(kind), "{kind} is not named: {}", said.err);
     }
@@ -37,7 +41,10 @@ fn the_file_of_a_machine_comes_before_the_variable_of_a_process() {
     let bus = Bus::new().with("AGENT_COORD_TRANSPORT", "");
     for kind in KINDS {
         let by_variable = transport(&bus.stdio_with(&[("AGENT_COORD_TRANSPORT", kind)]));
-        assert_eq!((&by_variable["configured"], &by_variable["configuredSource"]), (&json!(kind), &json!("env")));
+        assert_eq!(
+            (&by_variable["configured"], &by_variable["configuredSource"]),
+            (&json!(kind), &json!("env"))
+        );
     }
     bus.write("config.json", "{}");
     let silent = transport(&bus.stdio_with(&[("AGENT_COORD_TRANSPORT", "herdr")]));
@@ -101,12 +108,19 @@ fn a_fleet_goes_over_seat_by_seat_and_back_by_the_config_alone() {
     let mut pushers: Vec<Option<Pusher>> = vec![Some(start(0)), Some(start(1))];
     let old = bus.stdio();
     let before = transport(&old);
-    assert_eq!((&before["agrees"], &before["disagreeingAgents"]), (&json!(true), &json!([])), "{before}");
+    assert_eq!(
+        (&before["agrees"], &before["disagreeingAgents"]),
+        (&json!(true), &json!([])),
+        "{before}"
+    );
 
     // The config changes; what runs does not.
     choose("herdr");
     let unmoved = transport(&old);
-    assert_eq!((&unmoved["configured"], &unmoved["agrees"]), (&json!("tmux-push-remote"), &json!(true)));
+    assert_eq!(
+        (&unmoved["configured"], &unmoved["agrees"]),
+        (&json!("tmux-push-remote"), &json!(true))
+    );
 
     // One seat first, and it is looked at before the rest.
     let mut sessions = Vec::new();
@@ -115,15 +129,31 @@ fn a_fleet_goes_over_seat_by_seat_and_back_by_the_config_alone() {
         let session = bus.stdio_with(&[("HERDR_PANE_ID", pane)]);
         session.ok("join", json!({"agentId": seat}));
         let now = transport(&session);
-        assert_eq!((&now["running"], &now["agrees"]), (&json!("herdr"), &json!(true)), "{now}");
-        let mixed: Vec<&str> = now["disagreeingAgents"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert_eq!(
+            (&now["running"], &now["agrees"]),
+            (&json!("herdr"), &json!(true)),
+            "{now}"
+        );
+        let mixed: Vec<&str> = now["disagreeingAgents"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
         match at {
-            0 => assert!(mixed.len() == 1 && mixed[0].starts_with("two: tmux-push-remote"), "{mixed:?}"),
+            0 => assert!(
+                mixed.len() == 1 && mixed[0].starts_with("two: tmux-push-remote"),
+                "{mixed:?}"
+            ),
             _ => assert_eq!(mixed, [""; 0], "the fleet is over"),
         }
         sessions.push(session);
     }
-    assert!(sessions.iter().all(|session| transport(session)["running"] == "herdr"));
+    assert!(
+        sessions
+            .iter()
+            .all(|session| transport(session)["running"] == "herdr")
+    );
     let checked = |code: i32| {
         let said = bus.run(&["--json", "bus", "check"]);
         assert_eq!(said.status.code(), Some(code), "{said:?}");
@@ -134,18 +164,30 @@ fn a_fleet_goes_over_seat_by_seat_and_back_by_the_config_alone() {
     // Back again: the config, and no marker is touched by hand.
     choose("tmux-push-remote");
     let still: Vec<Value> = ["one", "two"].iter().map(|seat| marker(&bus, seat)).collect();
-    assert!(still.iter().all(|marker| marker["transport"] == "herdr"), "{still:?}");
+    assert!(
+        still.iter().all(|marker| marker["transport"] == "herdr"),
+        "{still:?}"
+    );
     assert_eq!(checked(1)["disagreeingAgents"].as_array().unwrap().len(), 2);
-    drop(sessions);
-    until("their markers are gone or stale", || {
+    for session in sessions {
+        session.close();
+    }
+    until("their markers are gone", || {
         !bus.file("transports/one.json").exists() && !bus.file("transports/two.json").exists()
     });
     let _pushers = [start(0), start(1)];
     let back = transport(&bus.stdio());
-    assert_eq!((&back["running"], &back["disagreeingAgents"]), (&json!("tmux-push-remote"), &json!([])), "{back}");
+    assert_eq!(
+        (&back["running"], &back["disagreeingAgents"]),
+        (&json!("tmux-push-remote"), &json!([])),
+        "{back}"
+    );
     let peer = bus.joined("peer");
     for agent in &agents {
-        peer.ok("send_message", json!({"from": "peer", "to": agent.id, "text": "back again"}));
+        peer.ok(
+            "send_message",
+            json!({"from": "peer", "to": agent.id, "text": "back again"}),
+        );
         agent.gets("back again");
     }
 }
@@ -161,9 +203,20 @@ fn a_message_shows_whether_a_seat_is_reached() {
     let seat = bus.stdio_with(&[("HERDR_PANE_ID", "w1:p1")]);
     seat.ok("join", json!({"agentId": "seat"}));
     let operator = bus.joined("operator");
-    operator.ok("send_message", json!({"from": "operator", "to": "seat", "text": "are you there?"}));
-    until("it was taken in the pane", || herdr.pane("w1:p1").taken.iter().any(|taken| taken.contains("are you there?")));
-    until("it is read", || operator.ok("status", json!({"agentId": "seat"}))["inboxUnread"] == 0);
+    operator.ok(
+        "send_message",
+        json!({"from": "operator", "to": "seat", "text": "are you there?"}),
+    );
+    until("it was taken in the pane", || {
+        herdr
+            .pane("w1:p1")
+            .taken
+            .iter()
+            .any(|taken| taken.contains("are you there?"))
+    });
+    until("it is read", || {
+        operator.ok("status", json!({"agentId": "seat"}))["inboxUnread"] == 0
+    });
 }
 
 // spec: PUSH-060 PUSH-061 MIG-006
@@ -175,29 +228,54 @@ fn markers_of_newer_and_older_builds_are_read() {
         bus.joined(seat);
     }
     let pid = std::process::id();
-    let write = |seat: &str, marker: Value| bus.write(&format!("transports/{seat}.json"), &marker.to_string());
+    let write =
+        |seat: &str, marker: Value| bus.write(&format!("transports/{seat}.json"), &marker.to_string());
     write(
         "newer",
         json!({"agentId": "newer", "transport": "herdr", "pid": pid, "target": "w9:p9", "tmuxTarget": "w9:p9",
             "since": 1, "invented": {"later": [1, 2]}, "build": "0"}),
     );
     // It knows only the older name of the pane.
-    write("older", json!({"agentId": "older", "transport": "herdr", "pid": pid, "tmuxTarget": "w9:p8", "since": 1}));
-    write("dead", json!({"agentId": "dead", "transport": "herdr", "pid": 4_190_000, "target": "w9:p7", "tmuxTarget": "w9:p7", "since": 1}));
+    write(
+        "older",
+        json!({"agentId": "older", "transport": "herdr", "pid": pid, "tmuxTarget": "w9:p8", "since": 1}),
+    );
+    write(
+        "dead",
+        json!({"agentId": "dead", "transport": "herdr", "pid": 4_190_000, "target": "w9:p7", "tmuxTarget": "w9:p7", "since": 1}),
+    );
     let agents = session.ok("list_agents", json!({}));
     let row = |seat: &str| {
-        let rows = agents["agents"].as_array().unwrap().iter();
-        rows.filter(|row| row["agentId"] == seat).next().unwrap_or_else(|| panic!("{agents}")).clone()
+        let mut rows = agents["agents"].as_array().unwrap().iter();
+        rows.find(|row| row["agentId"] == seat)
+            .unwrap_or_else(|| panic!("{agents}"))
+            .clone()
     };
     let status = |seat: &str| session.ok("status", json!({"agentId": seat}));
-    assert_eq!((status("newer")["attached"].clone(), status("older")["attached"].clone()), (json!(true), json!(true)));
+    assert_eq!(
+        (
+            status("newer")["attached"].clone(),
+            status("older")["attached"].clone()
+        ),
+        (json!(true), json!(true))
+    );
     assert_eq!(status("dead")["attached"], false);
     assert_ne!(row("newer")["transport"], Value::Null, "{agents}");
-    assert_eq!(status("newer")["transport"]["invented"], json!({"later": [1, 2]}), "what a newer build says is kept");
+    assert_eq!(
+        status("newer")["transport"]["invented"],
+        json!({"later": [1, 2]}),
+        "what a newer build says is kept"
+    );
     // A marker of ours has both names, so that an older reader finds the pane.
-    session.ok("report_transport", json!({"agentId": "operator", "transport": "tmux-push-remote", "tmuxTarget": "%3"}));
+    session.ok(
+        "report_transport",
+        json!({"agentId": "operator", "transport": "tmux-push-remote", "tmuxTarget": "%3"}),
+    );
     let ours = marker(&bus, "operator");
-    assert_eq!((&ours["target"], &ours["tmuxTarget"]), (&json!("%3"), &json!("%3")));
+    assert_eq!(
+        (&ours["target"], &ours["tmuxTarget"]),
+        (&json!("%3"), &json!("%3"))
+    );
 }
 
 // spec: MIG-002
@@ -218,7 +296,11 @@ fn a_seat_runs_what_it_was_started_with_until_it_is_started_again() {
     let answered = |session: &Stdio| session.ok("capabilities", json!({}))["answeredBy"].clone();
     let seat = start();
     let before = answered(&seat);
-    assert_eq!((&before["behindInstalled"], &before["module"]), (&json!(false), &json!(installed)), "{before}");
+    assert_eq!(
+        (&before["behindInstalled"], &before["module"]),
+        (&json!(false), &json!(installed)),
+        "{before}"
+    );
     // Another build is installed over it.
     let newer = bus.path("muster.new");
     let mut program = fs::read(MUSTER).unwrap();
@@ -227,7 +309,11 @@ fn a_seat_runs_what_it_was_started_with_until_it_is_started_again() {
     fs::set_permissions(&newer, fs::metadata(MUSTER).unwrap().permissions()).unwrap();
     fs::rename(&newer, &installed).unwrap();
     let behind = answered(&seat);
-    assert_eq!((&behind["behindInstalled"], &behind["build"]), (&json!(true), &before["build"]), "{behind}");
+    assert_eq!(
+        (&behind["behindInstalled"], &behind["build"]),
+        (&json!(true), &before["build"]),
+        "{behind}"
+    );
     drop(seat);
     let after = answered(&start());
     assert_eq!(after["behindInstalled"], false, "{after}");
@@ -241,6 +327,7 @@ fn one_command_tells_a_script_whether_the_fleet_agrees() {
     let bus = Bus::new()
         .with("AGENT_COORD_TRANSPORT", "herdr")
         .with("HERDR_SOCKET_PATH", herdr.socket().to_str().unwrap());
+    let session = bus.joined("other");
     let check = || bus.run(&["--json", "bus", "check"]);
     let good = check();
     assert_eq!(good.status.code(), Some(0), "{good:?}");
@@ -250,14 +337,25 @@ fn one_command_tells_a_script_whether_the_fleet_agrees() {
         (&json!(true), &json!("herdr"), &json!([]))
     );
     let words = bus.run(&["bus", "check"]);
-    assert!(words.status.success() && words.out.contains("herdr") && words.out.contains("agrees"), "{words:?}");
+    assert!(
+        words.status.success() && words.out.contains("herdr") && words.out.contains("agrees"),
+        "{words:?}"
+    );
     // A seat of another transport.
-    let session = bus.joined("other");
-    session.ok("report_transport", json!({"agentId": "other", "transport": "tmux-push-remote", "tmuxTarget": "%3"}));
+    session.ok(
+        "report_transport",
+        json!({"agentId": "other", "transport": "tmux-push-remote", "tmuxTarget": "%3"}),
+    );
     let mixed = check();
     assert_eq!(mixed.status.code(), Some(1), "{mixed:?}");
     let said: Value = serde_json::from_str(&mixed.out).unwrap();
-    assert!(said["disagreeingAgents"][0].as_str().unwrap().starts_with("other: tmux-push-remote"), "{said}");
+    assert!(
+        said["disagreeingAgents"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("other: tmux-push-remote"),
+        "{said}"
+    );
     // Nothing that runs.
     session.ok("clear_transport", json!({"agentId": "other"}));
     drop(herdr);

@@ -46,19 +46,34 @@ fn a_direct_message_reaches_the_pane_from_the_process_that_serves_the_agent() {
     let bus = bus(&herdr);
     let me = in_pane(&bus, "me", PANE);
     let found = marker(&bus, "me");
-    assert_eq!((&found["target"], &found["tmuxTarget"]), (&json!(PANE), &json!(PANE)));
-    assert_eq!((&found["transport"], &found["pid"]), (&json!("herdr"), &json!(me.pid())));
+    assert_eq!(
+        (&found["target"], &found["tmuxTarget"]),
+        (&json!(PANE), &json!(PANE))
+    );
+    assert_eq!(
+        (&found["transport"], &found["pid"]),
+        (&json!("herdr"), &json!(me.pid()))
+    );
     let build = me.ok("capabilities", json!({}))["answeredBy"]["build"].clone();
     assert_eq!(found["build"], build);
     assert!(found["since"].as_i64().unwrap() > 1_700_000_000_000, "{found}");
     let peer = bus.joined("peer");
     let begun = Instant::now();
-    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "into the pane"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "into the pane"}),
+    );
     until("the message in the pane", || taken(&herdr, "into the pane") == 1);
     // A second to gather what else comes, and little more.
-    assert!(begun.elapsed() < Duration::from_millis(2_500), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_millis(2_500),
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!(children(me.pid()), "", "a process was started");
-    until("the message is read", || peer.ok("status", json!({"agentId": "me"}))["inboxUnread"] == 0);
+    until("the message is read", || {
+        peer.ok("status", json!({"agentId": "me"}))["inboxUnread"] == 0
+    });
 }
 
 // spec: PUSH-056
@@ -70,7 +85,10 @@ fn a_pane_that_is_gone_leaves_the_message_unread_and_the_seat_stale() {
     let _me = in_pane(&bus, "me", PANE);
     let peer = bus.joined("peer");
     herdr.close(PANE);
-    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "to nobody"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "to nobody"}),
+    );
     let status = || peer.ok("status", json!({"agentId": "me"}));
     until("it is said to be stale", || status()["push"]["stale"] == true);
     assert_eq!(status()["inboxUnread"], 1);
@@ -89,9 +107,15 @@ fn a_herdr_that_is_not_there_shows_in_capabilities() {
         .with("HERDR_SOCKET_PATH", socket.to_str().unwrap());
     let session = bus.stdio_with(&[("HERDR_PANE_ID", PANE)]);
     let transport = session.ok("capabilities", json!({}))["transport"].clone();
-    assert_eq!((&transport["configured"], &transport["agrees"]), (&json!("herdr"), &json!(false)));
+    assert_eq!(
+        (&transport["configured"], &transport["agrees"]),
+        (&json!("herdr"), &json!(false))
+    );
     assert!(transport.get("running").is_none_or(Value::is_null), "{transport}");
-    assert!(transport["evidence"].to_string().contains("herdr.sock"), "{transport}");
+    assert!(
+        transport["evidence"].to_string().contains("herdr.sock"),
+        "{transport}"
+    );
     let joined = session.ok("join", json!({"agentId": "me"}));
     assert_eq!(joined["attached"], false, "{joined}");
     assert!(!has_marker(&bus, "me"));
@@ -112,14 +136,30 @@ fn a_daemon_and_a_session_of_one_seat_type_a_message_once() {
     local.ok("join", json!({"agentId": "me", "force": true}));
     let peer = bus.joined("peer");
     for round in 0..3 {
-        peer.ok("send_message", json!({"from": "peer", "to": "me", "text": format!("message {round}")}));
-        until("the message in the pane", || taken(&herdr, &format!("message {round}")) > 0);
+        peer.ok(
+            "send_message",
+            json!({"from": "peer", "to": "me", "text": format!("message {round}")}),
+        );
+        until("the message in the pane", || {
+            taken(&herdr, &format!("message {round}")) > 0
+        });
         // The agent is done with it.
-        herdr.put(PANE, Pane { status: "idle", ..herdr.pane(PANE) });
+        herdr.put(
+            PANE,
+            Pane {
+                status: "idle",
+                ..herdr.pane(PANE)
+            },
+        );
     }
     a_while();
     for round in 0..3 {
-        assert_eq!(taken(&herdr, &format!("message {round}")), 1, "{:?}", herdr.pane(PANE).taken);
+        assert_eq!(
+            taken(&herdr, &format!("message {round}")),
+            1,
+            "{:?}",
+            herdr.pane(PANE).taken
+        );
     }
     drop(local);
     assert!(daemon.process.pid() > 0);

@@ -20,29 +20,54 @@ fn what_an_agent_has_unread_is_pasted_into_its_pane_and_its_token_stands_nowhere
     let pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
     let found = marker(&bus, "me");
     assert_eq!(found["transport"], "tmux-push-remote", "{found}");
-    assert_eq!((&found["target"], &found["tmuxTarget"]), (&json!(agent.pane), &json!(agent.pane)));
+    assert_eq!(
+        (&found["target"], &found["tmuxTarget"]),
+        (&json!(agent.pane), &json!(agent.pane))
+    );
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     assert_eq!(found["host"], host.trim());
     assert!(found["since"].as_i64().unwrap() > 1_700_000_000_000, "{found}");
     let build = peer.ok("capabilities", json!({}))["answeredBy"]["build"].clone();
     assert_eq!(found["build"], build, "the same program as the server's");
     let agents = peer.ok("list_agents", json!({}));
-    let me = agents["agents"].as_array().unwrap().iter().find(|row| row["agentId"] == "me").unwrap().clone();
+    let me = agents["agents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["agentId"] == "me")
+        .unwrap()
+        .clone();
     assert_eq!(me["transport"]["transport"], "tmux-push-remote", "{me}");
 
     let begun = Instant::now();
-    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "first line\nsecond line"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "first line\nsecond line"}),
+    );
     agent.gets("second line");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(agent.taken().len(), 1, "{:?}", agent.taken());
     let bytes = agent.bytes();
-    assert_eq!((bytes.matches("\u{1b}[200~").count(), bytes.matches("\u{1b}[201~").count()), (1, 1), "{bytes:?}");
-    until("the message is read", || peer.ok("status", json!({"agentId": "me"}))["inboxUnread"] == 0);
+    assert_eq!(
+        (
+            bytes.matches("\u{1b}[200~").count(),
+            bytes.matches("\u{1b}[201~").count()
+        ),
+        (1, 1),
+        "{bytes:?}"
+    );
+    until("the message is read", || {
+        peer.ok("status", json!({"agentId": "me"}))["inboxUnread"] == 0
+    });
 
     assert!(!in_a_command_line(&token), "a token stands in a command line");
     let said = pushing.end_by(Signal::SIGTERM);
     assert!(said.0.success(), "{said:?}");
-    assert!(said.1.contains("delivered") && said.1.contains("door=\"paste\""), "{}", said.1);
+    assert!(
+        said.1.contains("delivered") && said.1.contains("door=\"paste\""),
+        "{}",
+        said.1
+    );
     for secret in [token.as_str(), "first line", "second line"] {
         assert!(!said.1.contains(secret), "{secret}: {}", said.1);
     }
@@ -66,7 +91,10 @@ fn the_environment_says_the_same_as_the_flags() {
         .env("TMUX", tmux.env());
     let _pushing = Pusher::start(command);
     let peer = daemon.session(&peers);
-    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "by the environment"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "by the environment"}),
+    );
     agent.gets("by the environment");
 }
 
@@ -115,7 +143,10 @@ fn a_token_that_is_not_taken_ends_the_pusher_with_a_sentence() {
     assert!(said.status.success(), "{said:?}");
     let peer = daemon.session(&others);
     // Whatever it asks for next is refused.
-    peer.ok("send_message", json!({"from": "other", "to": "me", "text": "are you there?"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "other", "to": "me", "text": "are you there?"}),
+    );
     let (status, said) = pushing.ended();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("does not take this token"), "{said}");
@@ -131,7 +162,11 @@ fn a_token_on_the_command_line_works_and_is_warned_of() {
     command.args(["--token", &token]);
     let pushing = Pusher::start(command);
     let said = pushing.end_by(Signal::SIGTERM);
-    assert!(said.1.contains("--token stands in the list of processes"), "{}", said.1);
+    assert!(
+        said.1.contains("--token stands in the list of processes"),
+        "{}",
+        said.1
+    );
     assert!(!said.1.contains(&token), "{}", said.1);
 }
 
@@ -155,7 +190,10 @@ fn two_pushers_for_one_seat_paste_a_message_once() {
     command.env("TMUX_TMPDIR", bus.path("elsewhere"));
     let second = Pusher::start(command);
     for round in 0..3 {
-        peer.ok("send_message", json!({"from": "peer", "to": "me", "text": format!("message {round}")}));
+        peer.ok(
+            "send_message",
+            json!({"from": "peer", "to": "me", "text": format!("message {round}")}),
+        );
         agent.gets(&format!("message {round}"));
     }
     a_while();
@@ -183,22 +221,40 @@ fn a_heartbeat_goes_to_the_bus_once_a_minute() {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!((beat() - first) < 70_000, "{}", beat() - first);
-    assert!(begun.elapsed() > Duration::from_secs(40), "it came too soon: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() > Duration::from_secs(40),
+        "it came too soon: {:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]
-fn the_agents_own_session_and_its_pusher_share_one_token() {
+fn under_a_token_that_all_share_a_pusher_says_that_it_means_a_live_agent() {
     let (bus, tmux) = (Bus::new(), Tmux::new());
     let daemon = bus.daemon_with(&[("AGENT_COORD_TOKEN", SHARED)]);
     let agent = tmux.agent("me");
     let me = daemon.session(SHARED);
     me.ok("join", json!({"agentId": "me"}));
-    let _pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), SHARED, &agent));
+    // It could be anybody who mistyped an id.
+    let mut unsaid = Pusher::begin(pusher(&bus, &tmux, &daemon.url(), SHARED, &agent));
+    let (status, said) = unsaid.ended();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("is live") && said.contains("--force"), "{said}");
+    assert!(!has_marker(&bus, "me"));
+    let mut command = pusher(&bus, &tmux, &daemon.url(), SHARED, &agent);
+    command.arg("--force");
+    let _pushing = Pusher::start(command);
     let peer = daemon.session(SHARED);
     peer.ok("join", json!({"agentId": "peer"}));
-    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "to the pane"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "to the pane"}),
+    );
     agent.gets("to the pane");
-    me.ok("send_message", json!({"from": "me", "to": "peer", "text": "still me"}));
+    me.ok(
+        "send_message",
+        json!({"from": "me", "to": "peer", "text": "still me"}),
+    );
 }
 
 #[test]
@@ -213,9 +269,14 @@ fn a_local_pusher_needs_no_server() {
     };
     let pushing = Pusher::start(local());
     assert_eq!(marker(&bus, "me")["target"], agent.pane);
-    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "from next door"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "from next door"}),
+    );
     agent.gets("from next door");
-    until("the message is read", || peer.ok("status", json!({"agentId": "me"}))["inboxUnread"] == 0);
+    until("the message is read", || {
+        peer.ok("status", json!({"agentId": "me"}))["inboxUnread"] == 0
+    });
     assert!(pushing.end_by(Signal::SIGTERM).0.success());
     assert!(!has_marker(&bus, "me"));
     let said = Said::of({

@@ -27,7 +27,10 @@ fn a_pusher_outlives_its_server() {
     // While nobody serves, a message comes by the files.
     let local = bus.stdio();
     local.ok("join", json!({"agentId": "local"}));
-    local.ok("send_message", json!({"from": "local", "to": "me", "text": "meanwhile"}));
+    local.ok(
+        "send_message",
+        json!({"from": "local", "to": "me", "text": "meanwhile"}),
+    );
     std::thread::sleep(Duration::from_secs(2));
     let daemon = bus.daemon_with(&[("AGENT_COORD_HTTP_PORT", &port)]);
     agent.gets("meanwhile");
@@ -61,7 +64,10 @@ fn a_pusher_waits_for_a_server_that_is_not_up_yet() {
     let daemon = bus.daemon_with(&[("AGENT_COORD_HTTP_PORT", &port)]);
     pushing.err.says("muster: attached: ");
     let peer = daemon.session(&peers);
-    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "there you are"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "there you are"}),
+    );
     agent.gets("there you are");
     daemon.stop();
     // Without a server it ends all the same.
@@ -113,11 +119,17 @@ fn what_was_read_by_hand_is_not_pushed_later() {
     let agent = tmux.agent("me");
     let (me, peer) = (daemon.session(&token), daemon.session(&peers));
     me.ok("join", json!({"agentId": "me"}));
-    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "by hand"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "by hand"}),
+    );
     let read = me.ok("read_messages", json!({"agentId": "me", "source": "inbox"}));
     assert!(read.to_string().contains("by hand"), "{read}");
     let _pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
-    peer.ok("send_message", json!({"from": "peer", "to": "me", "text": "by push"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "by push"}),
+    );
     agent.gets("by push");
     a_while();
     assert_eq!(agent.times("by hand"), 0, "{:?}", agent.taken());

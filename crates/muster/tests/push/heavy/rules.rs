@@ -40,7 +40,13 @@ impl Scene {
     }
 
     fn command(&self) -> Command {
-        pusher(&self.bus, &self.tmux, &self.daemon.url(), &self.token, &self.agent)
+        pusher(
+            &self.bus,
+            &self.tmux,
+            &self.daemon.url(),
+            &self.token,
+            &self.agent,
+        )
     }
 
     fn pushing(&self, flags: &[&str]) -> Pusher {
@@ -50,11 +56,13 @@ impl Scene {
     }
 
     fn dm(&self, text: &str) {
-        self.peer.ok("send_message", json!({"from": "peer", "to": "me", "text": text}));
+        self.peer
+            .ok("send_message", json!({"from": "peer", "to": "me", "text": text}));
     }
 
     fn post(&self, text: &str) {
-        self.peer.ok("send_message", json!({"from": "peer", "text": text}));
+        self.peer
+            .ok("send_message", json!({"from": "peer", "text": text}));
     }
 
     fn unread(&self) -> Value {
@@ -82,8 +90,14 @@ fn an_allowlist_drops_everybody_else() {
     let other = scene.daemon.session(&others);
     other.ok("join", json!({"agentId": "other"}));
     let _pushing = scene.pushing(&["--allowlist", "someone,peer"]);
-    other.ok("send_message", json!({"from": "other", "to": "me", "text": "from a stranger"}));
-    other.ok("send_message", json!({"from": "other", "text": "BLOCKER: from a stranger"}));
+    other.ok(
+        "send_message",
+        json!({"from": "other", "to": "me", "text": "from a stranger"}),
+    );
+    other.ok(
+        "send_message",
+        json!({"from": "other", "text": "BLOCKER: from a stranger"}),
+    );
     scene.dm("from a friend");
     scene.agent.gets("from a friend");
     a_while();
@@ -108,7 +122,10 @@ fn what_comes_within_the_debounce_is_one_paste() {
     assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
     let taken = scene.agent.taken();
     assert_eq!(taken.len(), 1, "{taken:?}");
-    assert!(taken[0].contains("number one") && taken[0].contains("number two"), "{taken:?}");
+    assert!(
+        taken[0].contains("number one") && taken[0].contains("number two"),
+        "{taken:?}"
+    );
 }
 
 // spec: NODE-020
@@ -118,13 +135,21 @@ fn a_channel_that_is_joined_meanwhile_is_followed_within_the_refresh() {
     let _pushing = scene.pushing(&["--refresh-ms", "2000"]);
     let me = scene.daemon.session(&scene.token);
     me.ok("join_room", json!({"agentId": "me", "room": "#crew"}));
-    scene.peer.ok("join_room", json!({"agentId": "peer", "room": "#crew"}));
+    scene
+        .peer
+        .ok("join_room", json!({"agentId": "peer", "room": "#crew"}));
     std::thread::sleep(Duration::from_millis(2_500));
-    scene.peer.ok("send_message", json!({"from": "peer", "room": "#crew", "text": "BLOCKER: all hands"}));
+    scene.peer.ok(
+        "send_message",
+        json!({"from": "peer", "room": "#crew", "text": "BLOCKER: all hands"}),
+    );
     scene.agent.gets("all hands");
     me.ok("leave_room", json!({"agentId": "me", "room": "#crew"}));
     std::thread::sleep(Duration::from_millis(2_500));
-    scene.peer.ok("send_message", json!({"from": "peer", "room": "#crew", "text": "BLOCKER: without me"}));
+    scene.peer.ok(
+        "send_message",
+        json!({"from": "peer", "room": "#crew", "text": "BLOCKER: without me"}),
+    );
     a_while();
     assert_eq!(scene.agent.times("without me"), 0, "{:?}", scene.agent.taken());
 }
@@ -148,11 +173,17 @@ fn tiers_digest_and_safety_are_the_same_over_the_wire() {
     let taken = scene.agent.taken();
     assert_eq!(taken.len(), 1, "{taken:?}");
     let block = &taken[0];
-    assert!(block.contains("[agent-coord] +3 routine (pre-consumed, FYI, no reply):"), "{block}");
+    assert!(
+        block.contains("[agent-coord] +3 routine (pre-consumed, FYI, no reply):"),
+        "{block}"
+    );
     for text in ["FYI: one", "chatter two", "blocker: three"] {
         assert_eq!(block.matches(text).count(), 1, "{block}");
     }
-    assert!(!block.contains("/clear") && !block.contains("/compact"), "{block}");
+    assert!(
+        !block.contains("/clear") && !block.contains("/compact"),
+        "{block}"
+    );
     // What is in a text acts nowhere: it stays inside the paste.
     scene.dm("before\u{1b}[201~\rafter\u{3}\u{9b}31m");
     scene.agent.gets("after");
@@ -184,12 +215,25 @@ fn a_draft_in_the_pane_holds_a_message_back_until_it_is_gone() {
 fn a_command_is_typed_by_the_pusher_and_its_sender_is_told() {
     let scene = Scene::new();
     let _pushing = scene.pushing(&[]);
-    let told = scene.peer.ok("send_command", json!({"from": "peer", "to": "me", "command": "/compact"}));
+    let told = scene.peer.ok(
+        "send_command",
+        json!({"from": "peer", "to": "me", "command": "/compact"}),
+    );
     assert_eq!(told["delivery"], "confirmed", "{told}");
-    assert!(told["deliveredAt"].is_i64() || told["deliveredAt"].is_string(), "{told}");
-    assert!(told.get("warning").is_none(), "the pusher is the installed build: {told}");
+    assert!(
+        told["deliveredAt"].is_i64() || told["deliveredAt"].is_string(),
+        "{told}"
+    );
+    assert!(
+        told.get("warning").is_none(),
+        "the pusher is the installed build: {told}"
+    );
     assert_eq!(scene.agent.taken(), ["/compact"]);
     assert!(!scene.agent.bytes().contains("\u{1b}[200~"), "typed, not pasted");
     let receipt = scene.bus.lines("receipts/me.jsonl").pop().unwrap();
-    assert_eq!(receipt["build"], crate::support::marker(&scene.bus, "me")["build"], "{receipt}");
+    assert_eq!(
+        receipt["build"],
+        crate::support::marker(&scene.bus, "me")["build"],
+        "{receipt}"
+    );
 }

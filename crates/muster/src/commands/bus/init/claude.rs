@@ -10,26 +10,39 @@ use crate::output::Failure;
 const HOOKS: [(&str, &str); 2] = [("UserPromptSubmit", "user-prompt"), ("Stop", "stop")];
 /// How long the client waits for a hook, in seconds; muster needs a hundredth of one.
 const TIMEOUT: u64 = 10;
+/// What the bus is called among the servers.
+const NAME: &str = "agent-coord";
 
-pub(super) fn files() -> Result<Vec<Settings>, Failure> {
-    let servers = users("CLAUDE_CONFIG_DIR", "")?.join(".claude.json");
-    let settings = users("CLAUDE_CONFIG_DIR", ".claude")?.join("settings.json");
-    Ok(vec![
-        Settings {
-            path: servers,
-            edit: |text, entry| server(text, entry, Some("stdio")),
-        },
-        Settings {
+pub(super) fn files(entry: &Entry) -> Result<Vec<Settings>, Failure> {
+    let (servers, settings) = match &entry.project {
+        // The settings that are not shared with others: whose hooks and whose consent they hold is one person's matter.
+        Some(project) => (
+            project.join(".mcp.json"),
+            project.join(".claude/settings.local.json"),
+        ),
+        None => (
+            users("CLAUDE_CONFIG_DIR", "")?.join(".claude.json"),
+            users("CLAUDE_CONFIG_DIR", ".claude")?.join("settings.json"),
+        ),
+    };
+    let mut files = vec![Settings {
+        path: servers,
+        edit: |text, entry| server(text, entry, Some("stdio")),
+    }];
+    // A hook reads for one agent, so that without one there is none to write.
+    if entry.id.is_some() || entry.project.is_some() {
+        files.push(Settings {
             path: settings,
             edit: hooks,
-        },
-    ])
+        });
+    }
+    Ok(files)
 }
 
 /// Sets the entry of the bus in an `mcpServers` block, which several clients have.
 pub(super) fn server(text: &str, entry: &Entry, kind: Option<&str>) -> Result<Edited, String> {
     let mut document = Document::read(text)?;
-    let at = [Step::Key("mcpServers"), Step::Key("agent-coord")];
+    let at = [Step::Key("mcpServers"), Step::Key(NAME)];
     let arguments = json!(["bus", "serve"]);
     match document.get(&at)? {
         None => {
@@ -67,27 +80,32 @@ pub(super) fn server(text: &str, entry: &Entry, kind: Option<&str>) -> Result<Ed
 
 fn hooks(text: &str, entry: &Entry) -> Result<Edited, String> {
     let mut document = Document::read(text)?;
-    for (event, mode) in HOOKS {
+    if entry.project.is_some() {
+        // A server that a project brings along is asked about, unless its user has agreed to it.
+        let agreed = [Step::Key("enabledMcpjsonServers")];
+        let known = document.get(&agreed)?;
+        let lists = |known: &Value| known.as_array().is_some_and(|names| names.contains(&NAME.into()));
+        if !known.as_ref().is_some_and(lists) {
+            document.push(&agreed, &NAME.into())?;
+        }
+    }
+    for (event, mode) in HOOKS.into_iter().filter(|_| entry.id.is_some()) {
         let command = command(entry, mode)?;
         let groups = [Step::Key("hooks"), Step::Key(event)];
-        match document.get(&groups)? {
-            None => {}
-            Some(Value::Array(found)) => match ours(&found) {
-                Some((group, hook)) => {
-                    let at = [
-                        groups[0],
-                        groups[1],
-                        Step::At(group),
-                        Step::Key("hooks"),
-                        Step::At(hook),
-                        Step::Key("command"),
-                    ];
-                    document.set(&at, &command.into())?;
-                    continue;
-                }
-                None => {}
-            },
+        let found = match document.get(&groups)? {
+            None => None,
+            Some(Value::Array(found)) => ours(&found),
             Some(_) => return Err(format!("its hooks of {event} are no list")),
+        };
+        if let Some((group, hook)) = found {
+            let hook = [
+                Step::At(group),
+                Step::Key("hooks"),
+                Step::At(hook),
+                Step::Key("command"),
+            ];
+            document.set(&[&groups[..], &hook].concat(), &command.into())?;
+            continue;
         }
         let group = json!({"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT}]});
         document.push(&groups, &group)?;

@@ -11,8 +11,12 @@ const TIMEOUT: (&str, i64) = ("tool_timeout_sec", 90);
 const SERVERS: &str = "mcp_servers";
 const NAME: &str = "agent-coord";
 
-pub(super) fn files() -> Result<Vec<Settings>, Failure> {
-    let path = users("CODEX_HOME", ".codex")?.join("config.toml");
+pub(super) fn files(entry: &Entry) -> Result<Vec<Settings>, Failure> {
+    let folder = match &entry.project {
+        Some(project) => project.join(".codex"),
+        None => users("CODEX_HOME", ".codex")?,
+    };
+    let path = folder.join("config.toml");
     Ok(vec![Settings { path, edit }])
 }
 
@@ -86,7 +90,7 @@ fn edit(text: &str, entry: &Entry) -> Result<Edited, String> {
 fn set(table: &mut dyn TableLike, name: &str, mut value: Value, shown: &mut Vec<String>) {
     let place = format!("{SERVERS}.{NAME}: {name}");
     match table.get_mut(name).and_then(Item::as_value_mut) {
-        Some(before) if is_same(before, &value) => return,
+        Some(before) if is_same(before, &value) => {}
         Some(before) => {
             shown.push(format!("- {place} = {}", before.to_string().trim()));
             *value.decor_mut() = before.decor().clone();
