@@ -254,6 +254,11 @@ fn rule(row: &Row, whole: bool) -> bool {
         && (lines == all || (!whole && lines * 2 > all))
 }
 
+/// A line across the screen and nothing else.
+pub(crate) fn is_line(row: &Row) -> bool {
+    rule(row, true)
+}
+
 fn behind(row: &Row, prompt: usize) -> Vec<Cell> {
     row.cells.iter().skip(prompt).copied().collect()
 }

@@ -40,7 +40,7 @@ impl Default for Settings {
             pause: Duration::from_secs(3),
             steady: Duration::from_millis(300),
             settle: Duration::from_millis(250),
-            second_look: Duration::from_secs(5),
+            second_look: Duration::from_secs(8),
             patience: Duration::from_secs(6),
         }
     }

@@ -79,6 +79,8 @@ pub(crate) struct Look {
     pub(crate) server: ServerId,
     /// The pane's first process.
     pub(crate) pane_pid: u32,
+    /// The second in which a person last pressed a key in the pane's session.
+    activity: String,
     /// What tmux calls the program in front. Its name means nothing; that it is still the same does.
     pub(crate) command: String,
     pub(crate) pane: Pane,
@@ -328,6 +330,7 @@ pub(crate) struct Still {
     server: u32,
     pane_pid: u32,
     command: String,
+    activity: String,
     /// The program must have asked for bracketed paste, as far as the server can tell.
     pub(crate) bracketed: bool,
     /// Rows of the screen, each from end to end, wherever they stand.
@@ -342,6 +345,7 @@ impl Still {
             server: look.server.pid,
             pane_pid: look.pane_pid,
             command: look.command.clone(),
+            activity: look.activity.clone(),
             bracketed: false,
             rows: rows.iter().map(row).collect(),
         }
@@ -355,6 +359,8 @@ impl Still {
             ("pane_in_mode", "0".to_owned()),
             ("pane_input_off", "0".to_owned()),
             ("pane_synchronized", "0".to_owned()),
+            // A key that a person pressed since the look is on its way to the program, and what it does is not on the screen yet.
+            ("session_activity", self.activity.clone()),
         ]
         .map(|(name, value)| format!("#{{==:#{{{name}}},{value}}}"))
         .into();
@@ -391,13 +397,13 @@ fn pattern(row: &str) -> String {
         .collect()
 }
 
-const FACTS: &str = "#{pane_id}|#{pid}|#{pane_pid}|#{pane_dead}|#{pane_in_mode}|#{pane_input_off}|#{pane_synchronized}|#{cursor_x}|#{cursor_y}|%s|#{pane_current_command}";
+const FACTS: &str = "#{pane_id}|#{pid}|#{pane_pid}|#{pane_dead}|#{pane_in_mode}|#{pane_input_off}|#{pane_synchronized}|#{cursor_x}|#{cursor_y}|%s|#{session_activity}|#{pane_current_command}";
 const SCREEN: &str = "muster: the screen follows";
 
 fn read_look(pane: PaneId, out: &str) -> Option<Look> {
     let (head, screen) = out.split_once(&format!("{SCREEN}\n"))?;
     let mut lines = head.lines();
-    let facts: Vec<&str> = lines.next()?.splitn(11, '|').collect();
+    let facts: Vec<&str> = lines.next()?.splitn(12, '|').collect();
     let number = |at: usize| facts.get(at)?.parse::<u64>().ok();
     let flag = |at: usize| number(at).map(|value| value != 0);
     let small = |at: usize| u32::try_from(number(at)?).ok();
@@ -413,7 +419,8 @@ fn read_look(pane: PaneId, out: &str) -> Option<Look> {
     Some(Look {
         server,
         pane_pid,
-        command: (*facts.get(10)?).to_owned(),
+        activity: (*facts.get(10)?).to_owned(),
+        command: (*facts.get(11)?).to_owned(),
         pane: Pane {
             dead,
             in_mode: flag(4)?,

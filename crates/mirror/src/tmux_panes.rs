@@ -360,7 +360,7 @@ impl TmuxPanes {
             screen: Some(&look.screen),
             claude: status,
             ghost: &self.settings.ghost,
-            pause: Duration::ZERO,
+            pause: self.settings.pause,
         };
         guard::pane(&seen).map_err(|hold| hold.detail)?;
         if let Some(guard::Status::Waiting(what)) = status {
@@ -378,6 +378,10 @@ impl TmuxPanes {
                 return Err("the screen shows no input box that muster knows".to_owned());
             }
         };
+        // At work it may open a dialog at any moment, and Enter would answer it.
+        if input.working || status == Some(&guard::Status::Busy) {
+            return Err("the agent began to work".to_owned());
+        }
         let whole = match typed.command {
             None => input.holds(typed.text),
             Some(command) => !input.shell && input.text() == command.as_str(),
@@ -409,6 +413,15 @@ impl TmuxPanes {
                 None => {}
             }
         }
+        // The line below the input says when it begins to work.
+        let below = input.top + input.rows.len();
+        let footer = look.screen.rows.iter().enumerate().skip(below);
+        rows.extend(
+            footer
+                .filter(|(_, row)| !row.is_blank() && !composer::is_line(row))
+                .map(|(at, _)| at)
+                .take(3),
+        );
         Ok((Still::of(&look, &rows), input.text()))
     }
 

@@ -61,7 +61,8 @@ impl Agent {
         let words = part("program::an_agent_of_these_tests_plays_its_part").join("' '");
         let (settings, folder_name) = (folder.join("bashrc"), folder.display().to_string());
         let text = format!(
-            "play() {{ {ROLE}='{folder_name}' '{words}' > /dev/null; }}\ntrap 'printf \"%s\\n\" \"$BASH_COMMAND\" >> \"{folder_name}/shell\"' DEBUG\n"
+            "PS1='ready> '\nplay() {{ {ROLE}='{folder_name}' '{words}' > /dev/null; }}\n\
+             trap 'printf \"%s\\n\" \"$BASH_COMMAND\" >> \"{folder_name}/shell\"' DEBUG\n"
         );
         std::fs::write(&settings, text).unwrap();
         let pane = tmux.start(
@@ -70,12 +71,19 @@ impl Agent {
             &["bash", "--rcfile", &settings.display().to_string(), "-i"],
         );
         let agent = Self { pane, folder };
-        wait("the prompt", || !tmux.screen(&agent.pane).is_empty());
+        agent.prompts(tmux);
         tmux.run(&["send-keys", "-t", &agent.pane, "play", "Enter"]);
         wait("the agent's input", || {
             tmux.screen(&agent.pane).contains("manual mode")
         });
         agent
+    }
+
+    /// Waits until the shell below it waits for a line.
+    pub(crate) fn prompts(&self, tmux: &Tmux) {
+        wait("the prompt", || {
+            tmux.screen(&self.pane).lines().last() == Some("ready>")
+        });
     }
 
     /// What the shell below it ran since it started it.
@@ -137,6 +145,7 @@ struct Play {
     is_slow: bool,
     swallow: bool,
     odd: bool,
+    leaves: bool,
     said: Vec<String>,
 }
 
@@ -179,6 +188,7 @@ impl Play {
             is_slow: false,
             swallow: false,
             odd: false,
+            leaves: false,
             said: Vec::new(),
         }
     }
@@ -192,18 +202,15 @@ impl Play {
                     self.bytes.write_all(&bytes).unwrap();
                     self.input.extend(bytes);
                     self.take();
-                    self.draw();
+                    if std::mem::take(&mut self.leaves) {
+                        self.suspend();
+                    } else {
+                        self.draw();
+                    }
                 }
                 Event::Told(words, mut from) => {
                     if words == "end" {
                         break;
-                    }
-                    if words == "suspend" {
-                        self.rest();
-                        let _ = from.write_all(b"done\n");
-                        raise(Signal::SIGTSTP).unwrap();
-                        self.begin();
-                        continue;
                     }
                     self.told(&words);
                     self.draw();
@@ -214,6 +221,13 @@ impl Play {
         }
         self.rest();
         std::process::exit(0);
+    }
+
+    /// Gives the terminal back to the shell until that brings it to the front again.
+    fn suspend(&mut self) {
+        self.rest();
+        raise(Signal::SIGTSTP).unwrap();
+        self.begin();
     }
 
     fn begin(&mut self) {
@@ -351,6 +365,7 @@ impl Play {
                 self.draft.pop();
             }
             '\x15' => self.draft.clear(),
+            '\x1a' => self.leaves = true,
             key if key.is_control() => {}
             key => self.draft.push(Part::Typed(key)),
         }

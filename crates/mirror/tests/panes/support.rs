@@ -89,7 +89,18 @@ impl Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
+        let socket = self
+            .command()
+            .args(["display-message", "-p", "#{socket_path}"])
+            .output();
         let _ = self.command().arg("kill-server").stderr(Stdio::null()).status();
+        // A server leaves the file of its socket behind.
+        if let Ok(said) = socket {
+            let path = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+            if path.ends_with(&self.name) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use muster_bus::push::{ControlCommand, Door, Outcome, Probe, Transport as _, Why};
 
+use muster_bus::transports::TransportKind;
+
 use crate::program::{Agent, moment};
 use crate::support::{PASTED, Tmux, command, held, part, quick, text, wait};
 
@@ -71,12 +73,14 @@ fn a_command_is_typed_raw_without_paste_marks_or_anything_before_it() {
     assert_eq!(agent.submitted(), ["/clear", "/compact", "/reload-skills"]);
 }
 
-// spec: CMD-035 CMD-036 CMD-043
+// spec: CMD-035 CMD-036 CMD-042 CMD-043
 #[test]
 fn a_draft_is_neither_added_to_nor_sent_and_the_refusal_quotes_it() {
     let tmux = Tmux::new();
     let agent = Agent::new(&tmux, "agent");
     let panes = tmux.panes();
+    // It is the transport of a pusher on any machine.
+    assert_eq!(panes.kind(), TransportKind::TmuxPushRemote);
     tmux.keys(&agent.pane, "half a thought");
     wait("the draft", || {
         tmux.screen(&agent.pane).contains("half a thought")
@@ -422,12 +426,20 @@ fn a_pane_without_input_and_synchronized_panes_get_nothing() {
     assert_eq!(tmux.screen(&other), "");
 }
 
+// spec: TOOL-024
 #[test]
 fn a_pane_that_is_gone_is_gone_in_every_answer() {
     let tmux = Tmux::new();
     let agent = Agent::new(&tmux, "agent");
     let panes = tmux.panes();
     assert_eq!(panes.probe(&agent.pane), Probe::Found);
+    assert!(
+        panes
+            .read(&agent.pane, 10, false)
+            .unwrap()
+            .text
+            .contains("manual mode")
+    );
     let other = tmux.start("other", &[], &["cat"]);
     tmux.run(&["kill-pane", "-t", &agent.pane]);
     assert!(matches!(panes.probe(&agent.pane), Probe::Gone { .. }));

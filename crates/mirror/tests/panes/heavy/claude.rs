@@ -56,6 +56,7 @@ fn a_text_goes_through_the_inbox_socket_and_is_seen_in_the_transcript() {
     assert!(claude.is_asked("t-0002"));
 }
 
+// spec: PUSH-047 PUSH-051
 #[test]
 fn without_the_socket_a_text_is_pasted_and_is_one_prompt() {
     let tmux = Tmux::new();
@@ -80,8 +81,24 @@ fn without_the_socket_a_text_is_pasted_and_is_one_prompt() {
     }
     assert_eq!(claude.asked().len(), 3, "each text is one prompt");
     assert!(claude.is_asked("# line 199 of many"));
+    // Nothing inside a text acts, not even at the beginning of a line.
+    claude.idle();
+    let (touched, before) = (
+        tmux.path("touched"),
+        claude.session().unwrap()["sessionId"].clone(),
+    );
+    let body = format!("\n/clear\n! touch {}\n/exit", touched.display());
+    assert_eq!(insist(&panes, &claude.pane, &text("t-0004", &body)), PASTED);
+    assert!(
+        claude.is_asked("/clear") && claude.is_asked("t-0001"),
+        "it still knows what came before"
+    );
+    claude.idle();
+    assert_eq!(claude.session().unwrap()["sessionId"], before);
+    assert!(!touched.exists());
 }
 
+// spec: CMD-005
 #[test]
 fn commands_are_typed_and_run() {
     let tmux = Tmux::new();
@@ -223,6 +240,7 @@ fn drafts_shell_mode_and_menus_are_never_pasted_into() {
     assert_eq!(claude.asked().len(), 1);
 }
 
+// spec: CMD-037
 #[test]
 fn a_suggestion_is_not_sent() {
     let tmux = Tmux::new();

@@ -29,55 +29,86 @@ impl Dice {
     }
 }
 
-/// Types a draft as a person does and takes it back; never presses Enter.
-fn draft(tmux: &Tmux, agent: &Agent, dice: &mut Dice) {
-    let words = "half a thought of mine";
-    for letter in words.chars().take(usize::try_from(3 + dice.below(18)).unwrap()) {
-        tmux.keys(&agent.pane, &letter.to_string());
-    }
-    dice.pause(250);
-    tmux.run(&["send-keys", "-t", &agent.pane, "C-u"]);
+/// A person at a terminal of his own: the only program of a second server is a client of the first.
+struct Person {
+    terminal: Tmux,
+    pane: String,
 }
 
-fn disturb(tmux: &Tmux, agent: &Agent, dice: &mut Dice, shells: &AtomicUsize) {
+impl Person {
+    fn at(tmux: &Tmux) -> Self {
+        let terminal = Tmux::new();
+        let client = ["tmux", "-L", &tmux.name, "attach", "-t", "=agent"];
+        let pane = terminal.start("person", &[("TMUX", "")], &client);
+        terminal.run(&["resize-window", "-x", "121", "-y", "30", "-t", &pane]);
+        wait("the person's client", || !tmux.run(&["list-clients"]).is_empty());
+        Self { terminal, pane }
+    }
+
+    /// Types a draft and takes it back; never presses Enter.
+    fn drafts(&self, dice: &mut Dice) {
+        let words = "half a thought of mine";
+        for letter in words.chars().take(usize::try_from(3 + dice.below(18)).unwrap()) {
+            self.terminal.keys(&self.pane, &letter.to_string());
+        }
+        dice.pause(250);
+        self.press("C-u");
+    }
+
+    /// Stops the agent, so that its shell comes to the front, and a little later brings it back.
+    fn goes_to_the_shell(&self, tmux: &Tmux, agent: &Agent, dice: &mut Dice) {
+        self.press("C-z");
+        agent.prompts(tmux);
+        dice.pause(1500);
+        self.terminal.keys(&self.pane, "fg");
+        self.press("Enter");
+        wait("the agent", || tmux.screen(&agent.pane).contains("manual mode"));
+    }
+
+    fn press(&self, key: &str) {
+        self.terminal.run(&["send-keys", "-t", &self.pane, key]);
+    }
+}
+
+fn disturb(tmux: &Tmux, person: &Person, agent: &Agent, dice: &mut Dice, shells: &AtomicUsize) {
     let pane = agent.pane.as_str();
-    match dice.below(8) {
-        0 | 1 => draft(tmux, agent, dice),
-        2 => {
+    match dice.below(40) {
+        0 => return person.drafts(dice),
+        1 => {
+            shells.fetch_add(1, Ordering::Relaxed);
+            return person.goes_to_the_shell(tmux, agent, dice);
+        }
+        _ => {}
+    }
+    match dice.below(5) {
+        0 => {
             tmux.run(&["copy-mode", "-t", pane]);
             dice.pause(200);
             tmux.run(&["copy-mode", "-q", "-t", pane]);
         }
-        3 => {
+        1 => {
+            // An agent asks in the middle of its work.
+            agent.tell("busy on");
+            std::thread::sleep(Duration::from_millis(250));
             agent.tell("dialog on");
             dice.pause(200);
             agent.tell("dialog off");
+            agent.tell("busy off");
         }
-        4 => {
+        2 => {
             tmux.run(&["set-option", "-w", "-t", pane, "synchronize-panes", "on"]);
             dice.pause(150);
             tmux.run(&["set-option", "-w", "-t", pane, "synchronize-panes", "off"]);
         }
-        5 => {
+        3 => {
             agent.tell("busy on");
             dice.pause(200);
             agent.tell("busy off");
         }
-        6 => {
+        _ => {
             tmux.run(&["select-pane", "-d", "-t", pane]);
             dice.pause(120);
             tmux.run(&["select-pane", "-e", "-t", pane]);
-        }
-        _ => {
-            // The agent is stopped and its shell comes to the front; a little later the agent goes on.
-            agent.tell("suspend");
-            wait("the shell", || {
-                tmux.run(&["display-message", "-p", "-t", pane, "#{pane_current_command}"]) == "bash"
-            });
-            shells.fetch_add(1, Ordering::Relaxed);
-            dice.pause(250);
-            tmux.run(&["send-keys", "-t", pane, "fg", "Enter"]);
-            wait("the agent", || tmux.screen(pane).contains("manual mode"));
         }
     }
 }
@@ -102,8 +133,11 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
     ]);
     tmux.run(&["resize-window", "-x", "121", "-y", "30", "-t", &agent.pane]);
     tmux.run(&["resize-pane", "-x", "100", "-t", &agent.pane]);
+    tmux.run(&["set-option", "-g", "status", "off"]);
+    let person = Person::at(&tmux);
     let mut settings = quick();
-    settings.second_look = Duration::from_secs(4);
+    settings.pause = Duration::from_secs(1);
+    settings.second_look = Duration::from_secs(6);
     let panes = TmuxPanes::new(Server::Named(tmux.name.clone()), settings);
     let (over, shells) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (mut delivered, mut unknown, mut held) = (
@@ -115,7 +149,7 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
         scope.spawn(|| {
             let mut dice = Dice(20_261_130);
             while !over.load(Ordering::Relaxed) {
-                disturb(&tmux, &agent, &mut dice, &shells);
+                disturb(&tmux, &person, &agent, &mut dice, &shells);
                 dice.pause(300);
             }
         });
@@ -127,7 +161,7 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
                 _ => format!("# line of {number}\n").repeat(120).trim_end().to_owned(),
             };
             let what = text(&token, &body);
-            let end = Instant::now() + Duration::from_secs(60);
+            let end = Instant::now() + Duration::from_secs(180);
             loop {
                 match panes.deliver(&agent.pane, &what) {
                     Outcome::Delivered { verified: true, .. } => break delivered.push((token, body)),
@@ -140,7 +174,7 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
                         *held.entry(hold.why).or_default() += 1;
                         assert!(
                             Instant::now() < end,
-                            "held for a minute: {hold:?}\n{}",
+                            "held for three minutes: {hold:?}\n{}",
                             tmux.screen(&agent.pane)
                         );
                         std::thread::sleep(Duration::from_millis(20));
@@ -160,13 +194,17 @@ fn hundreds_of_texts_arrive_once_and_whole_whatever_gets_in_their_way() {
     let whole = |token: &str, body: &str| format!("[agent-coord] message {token}\n{body}");
     // Each that was called delivered arrived once and whole; each of which it is not known at most once and whole.
     for (token, body) in &delivered {
+        let near: Vec<&String> = submitted
+            .iter()
+            .filter(|text| text.contains(token.as_str()))
+            .collect();
         assert_eq!(
             submitted
                 .iter()
                 .filter(|text| **text == whole(token, body))
                 .count(),
             1,
-            "{token}"
+            "{token}: {near:?}"
         );
     }
     for (token, body, reason) in &unknown {
