@@ -65,6 +65,16 @@ pub enum BusError {
         /// Who it wanted to be.
         claimed: SeatId,
     },
+    /// The session was renamed, and the call names the id before.
+    #[error(
+        "identity bound to '{bound}'; rejected attempt to act as '{claimed}': this session is '{bound}' (renamed from '{claimed}'), so call with '{bound}'"
+    )]
+    Renamed {
+        /// Who the session is.
+        bound: SeatId,
+        /// Who it was.
+        claimed: SeatId,
+    },
     /// An unbound session claims an id that is in use elsewhere.
     #[error(
         "'{id}' is live ({evidence}), so this session was not bound to it. If it is yours: call from its own pane, pass its token, or pass force:true to join or register, which is recorded"
@@ -267,7 +277,7 @@ impl BusError {
             Self::NotRegistered(_) => "not_registered",
             Self::NoRoom(_) => "no_room",
             Self::NoBus(_) => "no_bus",
-            Self::Bound { .. } => "identity_bound",
+            Self::Bound { .. } | Self::Renamed { .. } => "identity_bound",
             Self::Live { .. } => "identity_live",
             Self::CannotVerify { .. } => "cannot_verify",
             Self::WrongToken(_) => "wrong_token",

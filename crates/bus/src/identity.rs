@@ -3,6 +3,7 @@
 //! The threat is a mistaken, broken or taken-over cooperator on this machine or network, not a hostile one on the wire: transport security and
 //! signed messages are other people's work.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::BusError;
@@ -255,6 +256,8 @@ struct Inner {
     link: Link,
     panes: Panes,
     state: Mutex<State>,
+    /// It asks for what is to be delivered.
+    pusher: AtomicBool,
 }
 
 #[derive(Default)]
@@ -295,6 +298,7 @@ impl Session {
             link,
             panes,
             state: Mutex::default(),
+            pusher: AtomicBool::new(false),
         })))
     }
 
@@ -322,6 +326,20 @@ impl Session {
             state.bound = Some((seat.clone(), how));
         }
         Ok(session)
+    }
+
+    /// Notes in its marker that it is a pusher's.
+    ///
+    /// # Errors
+    /// [`BusError::Held`], a fault.
+    pub(crate) fn delivers(&self) -> Result<(), BusError> {
+        let state = self.0.state();
+        match &state.bound {
+            Some((seat, how)) if state.marked && !self.0.pusher.swap(true, Ordering::SeqCst) => {
+                self.0.mark(&Ask::of(seat), *how)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Its name in `sessions/`.
@@ -444,6 +462,7 @@ impl Inner {
         let mut marker = SessionMarker::here(&self.home, ask.seat, self.link);
         marker.how = Some(how.as_str().to_owned());
         marker.forced = how == How::Forced;
+        marker.pusher = self.pusher.load(Ordering::SeqCst);
         sessions::mark(&self.home, &self.id, &marker)
     }
 

@@ -65,6 +65,9 @@ pub struct SessionMarker {
     /// Somebody passed `force:true` to take an id that was live, or of which it could not be told.
     #[serde(default, skip_serializing_if = "is_false")]
     pub forced: bool,
+    /// It is a pusher's, which reads only what it brings to the agent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pusher: bool,
     /// What other programs keep here.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -104,6 +107,7 @@ impl SessionMarker {
             transport: link.as_str().to_owned(),
             how: None,
             forced: false,
+            pusher: false,
             more: Map::new(),
         }
     }

@@ -499,7 +499,7 @@ pub struct Configured {
 pub enum ConfigError {
     /// Nobody chose one.
     #[error(
-        "no transport is chosen, and none is assumed. The valid ones are herdr (panes of this machine) and tmux-push-remote (a pusher beside each agent, or none at all). {how}"
+        "no transport is chosen: run `muster init`. None is assumed; the valid ones are herdr (panes of this machine) and tmux-push-remote (a pusher beside each agent, or none at all). {how}"
     )]
     Missing {
         /// The line that chooses one.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use muster_core::text;
 
+use crate::composer::Program;
 use crate::screen::Ghost;
 
 /// Overrides how a suggestion is drawn: the numbers of an SGR sequence.
@@ -38,7 +39,7 @@ impl Default for Settings {
             claude_folder: None,
             sockets: true,
             pause: Duration::from_secs(3),
-            steady: Duration::from_millis(300),
+            steady: Duration::from_millis(120),
             settle: Duration::from_millis(250),
             second_look: Duration::from_secs(8),
             patience: Duration::from_secs(6),
@@ -46,7 +47,18 @@ impl Default for Settings {
     }
 }
 
+/// What Claude Code needs of that: texts of up to 16 KiB were taken whole with no pause at all before Enter.
+const CLAUDE_SETTLES: Duration = Duration::from_millis(40);
+
 impl Settings {
+    /// How long what was typed must stand in the input of a program before Enter.
+    pub(crate) fn settle_in(&self, program: Program) -> Duration {
+        match program {
+            Program::ClaudeCode => self.settle.min(CLAUDE_SETTLES),
+            Program::Codex | Program::GeminiCli => self.settle,
+        }
+    }
+
     /// Takes what is set out of an environment.
     ///
     /// # Errors

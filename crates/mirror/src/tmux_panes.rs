@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::tmux::{Failure, Known, Look, PaneId, Server, ServerId, Still, Tmux};
 
 /// Between two looks.
-const TICK: Duration = Duration::from_millis(60);
+const TICK: Duration = Duration::from_millis(30);
 /// So many characters of the end of a text are looked for where it was taken.
 const TAIL: usize = 48;
 /// How long a list of commands may take to open under a typed command.
@@ -252,7 +252,7 @@ impl TmuxPanes {
                 reason,
             });
         }
-        let shown = match self.submit(pane, &open.look, typed) {
+        let shown = match self.submit(pane, &open, typed) {
             Ok(shown) => shown,
             Err(reason) => {
                 return Ok(Outcome::Unknown {
@@ -311,7 +311,8 @@ impl TmuxPanes {
     }
 
     /// Looks again and presses Enter once, on exactly what was put there. Answers how the input showed it.
-    fn submit(&self, pane: PaneId, first: &Look, typed: &Typed<'_>) -> Result<String, String> {
+    fn submit(&self, pane: PaneId, open: &Open, typed: &Typed<'_>) -> Result<String, String> {
+        let first = &open.look;
         let begun = Instant::now();
         let mut why = "it did not show in the input".to_owned();
         let mut stands_since = None;
@@ -319,7 +320,7 @@ impl TmuxPanes {
             match self.second(pane, first, typed, begun) {
                 Ok((still, shown)) => {
                     let since = *stands_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= self.settings.settle {
+                    if since.elapsed() >= self.settings.settle_in(open.input.program) {
                         match self.tmux.act(pane, &still, &format!("send-keys -t {pane} -H 0d")) {
                             Ok(true) => return Ok(shown),
                             Ok(false) => "the screen changed before Enter".clone_into(&mut why),

@@ -48,7 +48,8 @@ fn live(home: &Home) -> Result<Vec<(String, SessionMarker)>, BusError> {
 
 pub(super) fn duplicates(exam: &mut Exam<'_>) -> Result<(), BusError> {
     let mut by_seat: BTreeMap<String, Vec<(String, SessionMarker)>> = BTreeMap::new();
-    for (id, marker) in live(exam.home)? {
+    // A pusher beside an agent takes nothing from it.
+    for (id, marker) in live(exam.home)?.into_iter().filter(|(_, marker)| !marker.pusher) {
         by_seat
             .entry(marker.agent_id.clone())
             .or_default()

@@ -113,7 +113,8 @@ pub fn run(
             Err(FeedError::Later(reason)) => {
                 let (first, last) = TRIES;
                 let pause = first.saturating_mul(2_u32.saturating_pow(tries)).min(last);
-                if tries == 0 {
+                // Who asks for the end breaks off what is being asked, too.
+                if tries == 0 && !stop.is_set() {
                     tracing::warn!(seat = %seat.id, reason = %muster_core::text::terminal(&reason), "the bus could not be asked for messages; it is asked again");
                 }
                 tries = tries.saturating_add(1).min(8);

@@ -339,7 +339,7 @@ pub(super) struct Prune {
     pub(super) targets: Option<Vec<String>>,
     /// Default true.
     pub(super) archive_empty_rooms: Option<bool>,
-    /// Default true.
+    /// Default true: the inbox of an agent that is not registered moves whole, once nothing in it is younger than olderThanDays.
     pub(super) remove_orphan_inboxes: Option<bool>,
     /// Only say what would move.
     pub(super) dry_run: Option<bool>,

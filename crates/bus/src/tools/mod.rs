@@ -23,6 +23,7 @@ use crate::names::SeatId;
 use crate::push::hands::Hands;
 use crate::push::reminder::Reminders;
 use crate::push::{Settings, Transport};
+use crate::rename;
 use crate::transports::{Configured, Panes};
 use crate::wait::Watch;
 
@@ -135,7 +136,10 @@ impl Answer {
             place => format!("{place}: "),
         };
         // A name or a value that the caller made up may stand in it, at any length.
-        let said: String = format!("{place}{}", error.inner()).chars().take(300).collect();
+        let said: String = format!("{place}{}", plain(&error.inner().to_string()))
+            .chars()
+            .take(300)
+            .collect();
         Self::not_ok(
             format!(
                 "invalid arguments: {}; nothing was done",
@@ -145,6 +149,26 @@ impl Answer {
             true,
         )
     }
+}
+
+/// What was expected, in words of JSON in place of this program's own.
+fn plain(said: &str) -> String {
+    if said.starts_with("data did not match any variant of untagged enum") {
+        return "expected true, false, or an object with any of tmuxTarget, includeRoom, allowlist and debounceMs"
+            .to_owned();
+    }
+    // What was passed stands before it, and is left as it is.
+    let Some((before, expected)) = said.rsplit_once(", expected ") else {
+        return said.to_owned();
+    };
+    let expected = match expected {
+        "u64" | "usize" | "u32" => "a whole number from 0",
+        "i64" => "a whole number",
+        "f64" => "a number",
+        "a sequence" => "a list",
+        other => other,
+    };
+    format!("{before}, expected {expected}")
 }
 
 impl Tools {
@@ -270,20 +294,29 @@ impl<'c> Call<'c> {
         if let Some(bearer) = &self.caller.seat
             && bearer != ask.seat
         {
-            return Err(BusError::Bound {
-                bound: bearer.clone(),
-                claimed: ask.seat.clone(),
-            });
+            return Err(self.another(bearer.clone(), ask.seat.clone()));
         }
-        let claim = self.session.claim(Ask {
+        let claimed = self.session.claim(Ask {
             bearer: self.caller.seat.is_some(),
             client: self.caller.client.as_deref(),
             once: self.caller.once,
             ..ask
+        });
+        let claim = claimed.map_err(|error| match error {
+            BusError::Bound { bound, claimed } => self.another(bound, claimed),
+            other => other,
         })?;
         let done = act(ask.seat)?;
         claim.commit();
         Ok(done)
+    }
+
+    /// Why a session is not the agent that a call names.
+    fn another(&self, bound: SeatId, claimed: SeatId) -> BusError {
+        match rename::forwarded(self.home(), &claimed) {
+            Ok(Some(now)) if now == bound => BusError::Renamed { bound, claimed },
+            _ => BusError::Bound { bound, claimed },
+        }
     }
 
     pub(crate) fn session(&self) -> &'c Session {

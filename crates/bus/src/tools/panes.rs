@@ -16,17 +16,24 @@ use crate::{Mode, build_id};
 const UNWIRED: &str =
     "this build of muster delivers to no panes by itself; messages wait in the inbox until they are read";
 
+/// What there is to say to a session that asked for nothing, where panes are reached by pushers of their own.
+const UNPUSHED: &str = "nothing was to be attached: on this machine's transport, tmux-push-remote, messages wait until they are read, unless a pusher runs beside the agent";
+
 /// What whoever attaches without an allowlist should know.
 const HINT: &str = "whatever any peer writes to this seat becomes a prompt in its pane; allowlist names the only senders whose messages may";
 
 /// What a join says of the transport.
 pub(super) fn attach_on_join(call: &Call<'_>, seat: &SeatId, attach: Option<Attach>) -> Value {
+    let omitted = attach.is_none();
     let how = match attach {
         Some(Attach::Whether(false)) => return Value::Null,
         Some(Attach::Whether(true)) | None => AttachHow::default(),
         Some(Attach::How(how)) => how,
     };
     let explicit = how.tmux_target.is_some();
+    if omitted && call.tools.transport().kind == TransportKind::TmuxPushRemote {
+        return json!({"ok": false, "tried": false, "reason": UNPUSHED});
+    }
     match try_attach(call, seat, &how) {
         Ok(body) => Value::Object(body),
         Err(error) => json!({"ok": false, "tried": explicit, "reason": error.to_string()}),

@@ -40,7 +40,7 @@ struct Unread {
 pub(super) fn pending_messages(call: &Call<'_>, args: PendingMessages) -> Result<Waiting, BusError> {
     message::short("holder", &args.holder)?;
     let wait = Duration::from_millis(args.wait_ms.unwrap_or(0)).min(MAX_WAIT);
-    call.acting(&args.agent_id, |seat| {
+    let begun = call.acting(&args.agent_id, |seat| {
         let home = call.home();
         if let Some(standing) = &args.standing {
             standing
@@ -61,7 +61,9 @@ pub(super) fn pending_messages(call: &Call<'_>, args: PendingMessages) -> Result
             other: None,
         };
         Ok(Waiting::new(wait, unread))
-    })
+    })?;
+    call.session().delivers()?;
+    Ok(begun)
 }
 
 impl Unread {

@@ -8,7 +8,7 @@ use super::args::{About, Join, Nothing, Own, Ping, Register, Rename};
 use super::{Call, Said, object, panes, said, talking};
 use crate::cursor::Source;
 use crate::error::BusError;
-use crate::identity::Ask;
+use crate::identity::{Ask, How};
 use crate::names::{RoomName, SeatId};
 use crate::push::lease;
 use crate::read::{Want, depth, unread};
@@ -39,6 +39,9 @@ pub(super) fn join(call: &Call<'_>, args: Join) -> Said {
             "inTmux": call.tools.place().in_tmux(),
             "defaultRoom": talking::shown(call, seat, &general)?,
         };
+        if let Some(warning) = doubled(call, seat)? {
+            body.insert("warning".to_owned(), warning.into());
+        }
         let (inbox, unread) = if args.read_inbox.unwrap_or(true) {
             // Last, and nothing after it can fail: what is marked read is in the answer.
             let inbox = talking::inbox(call, seat, Want::default())?;
@@ -51,6 +54,23 @@ pub(super) fn join(call: &Call<'_>, args: Join) -> Said {
         body.insert("unread".to_owned(), unread);
         Ok(body)
     })
+}
+
+/// What a session that its environment made an agent should know: nobody asked whether that agent is there already.
+fn doubled(call: &Call<'_>, seat: &SeatId) -> Result<Option<String>, BusError> {
+    if call.session().how() != Some(How::Environment) {
+        return Ok(None);
+    }
+    let own = call.session().id();
+    let other = sessions::live(call.home())?
+        .into_iter()
+        .find(|(id, marker)| id != own && marker.agent_id == seat.as_str());
+    Ok(other.map(|(_, marker)| {
+        format!(
+            "another live session (of process {}) acts as '{seat}', too: both share one cursor, so each sees a part of the messages. AGENT_COORD_BOUND_AGENT belongs into one project's own entry, never into an entry for all projects",
+            marker.pid
+        )
+    }))
 }
 
 fn ask<'a>(seat: &'a SeatId, token: Option<&'a str>, force: Option<bool>) -> Ask<'a> {
@@ -162,7 +182,13 @@ pub(super) fn rename_agent(call: &Call<'_>, args: Rename) -> Said {
         if let Some(hands) = call.tools.hands() {
             hands.look();
         }
-        Ok(object! {"from": seat, "agentId": new})
+        let mut note = format!("call with '{new}' from now on, and say so in your lasting instructions");
+        if call.session().how() == Some(How::Environment) {
+            note.push_str("; AGENT_COORD_BOUND_AGENT still says '");
+            note.push_str(seat.as_str());
+            note.push_str("', so until it is changed the next start of this client is that agent again");
+        }
+        Ok(object! {"from": seat, "agentId": new, "note": note})
     })
 }
 

@@ -16,6 +16,7 @@ use crate::names::{RoomName, SeatId};
 use crate::post;
 use crate::push::tier::{self, Sort};
 use crate::read::{Want, read_for, unread};
+use crate::registry::Agents;
 use crate::rename;
 use crate::rooms::{self, Line, Rooms};
 use crate::transports;
@@ -28,7 +29,7 @@ const USUAL_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) fn send_message(call: &Call<'_>, args: SendMessage) -> Said {
     // An empty recipient was a public post once; nobody means that.
-    let to = args.to.as_deref().map(SeatId::parse).transpose()?;
+    let to = args.to.as_deref().map(recipient).transpose()?;
     call.acting(&args.from, |from| match &to {
         Some(_) if args.kind.is_some() => Err(BusError::Argument(
             "kind belongs to channel posts; a direct message has none",
@@ -54,8 +55,36 @@ pub(super) fn send_message(call: &Call<'_>, args: SendMessage) -> Said {
         None => {
             let room = channel(args.room.as_deref())?;
             let sent = post::post(call.home(), from, &room, &args.text, args.kind)?;
-            Ok(object! {"id": sent.id, "ts": sent.ts, "room": room})
+            let mut body = object! {"id": sent.id, "ts": sent.ts, "room": room};
+            if meant_an_agent(call, &room) {
+                let warning = format!(
+                    "'{room}' is an agent, too, and is not in the channel #{room}, where this was posted: a direct message names it as to"
+                );
+                body.insert("warning".to_owned(), warning.into());
+            }
+            Ok(body)
         }
+    })
+}
+
+fn recipient(to: &str) -> Result<SeatId, BusError> {
+    if to.starts_with('#') {
+        return Err(BusError::Argument(
+            "to names an agent, and that is a channel: pass it as room",
+        ));
+    }
+    SeatId::parse(to)
+}
+
+/// Whether a channel bears the name of an agent who is not in it. What cannot be read warns of nothing.
+fn meant_an_agent(call: &Call<'_>, room: &RoomName) -> bool {
+    let agents = Agents::seen(call.home());
+    if room.is_general() || !agents.is_ok_and(|agents| agents.has(room.as_str())) {
+        return false;
+    }
+    Rooms::load(call.home()).is_ok_and(|rooms| {
+        let entry = rooms.get(room).unwrap_or_default();
+        !entry.members.iter().any(|member| member == room.as_str())
     })
 }
 

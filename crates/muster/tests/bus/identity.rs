@@ -561,3 +561,24 @@ fn a_session_over_http_that_leaves_frees_its_id_at_once() {
         .session(crate::support::SHARED)
         .ok("join", json!({"agentId": "alice"}));
 }
+
+// spec: IDN-037
+#[test]
+fn a_session_that_its_environment_bound_is_told_of_another_one_of_its_id() {
+    let bus = Bus::new();
+    let bound = [("AGENT_COORD_BOUND_AGENT", "alice")];
+    let first = bus.stdio_with(&bound);
+    assert_eq!(first.ok("join", json!({"agentId": "alice"})).get("warning"), None);
+    let second = bus.stdio_with(&bound);
+    let joined = second.ok("join", json!({"agentId": "alice"}));
+    let warning = joined["warning"].as_str().unwrap();
+    assert!(
+        warning.contains("acts as 'alice', too") && warning.contains("one project's own entry"),
+        "{warning}"
+    );
+    first.close();
+    assert_eq!(
+        second.ok("join", json!({"agentId": "alice"})).get("warning"),
+        None
+    );
+}

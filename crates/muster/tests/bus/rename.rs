@@ -72,7 +72,7 @@ fn registry_inbox_cursors_marker_channels_and_the_session_itself_take_the_new_id
 
         assert_eq!(
             bob.refused("heartbeat", json!({"agentId": "bob"}), "identity_bound"),
-            "identity bound to 'robert'; rejected attempt to act as 'bob'"
+            "identity bound to 'robert'; rejected attempt to act as 'bob': this session is 'robert' (renamed from 'bob'), so call with 'robert'"
         );
         assert_eq!(
             texts(&bob.ok("read_messages", json!({"agentId": "robert", "source": "inbox"}))),
@@ -190,4 +190,46 @@ fn every_session_of_a_token_takes_the_new_id_and_none_is_left_without_one() {
     let later = daemon.session(&token);
     later.ok("join", json!({"agentId": "rob"}));
     one.refused("heartbeat", json!({"agentId": "alice"}), "identity_bound");
+}
+
+#[test]
+fn a_renamed_session_hears_its_new_id_and_what_still_names_the_old_one() {
+    let bus = Bus::new();
+    let rename = json!({"agentId": "backend", "newAgentId": "api"});
+    let bound = bus.stdio_with(&[("AGENT_COORD_BOUND_AGENT", "backend")]);
+    bound.ok("join", json!({"agentId": "backend"}));
+    let said = bound.ok("rename_agent", rename.clone());
+    let note = said["note"].as_str().unwrap();
+    assert!(
+        note.contains("call with 'api' from now on")
+            && note.contains("AGENT_COORD_BOUND_AGENT still says 'backend'"),
+        "{note}"
+    );
+    let sentence = bound.refused("heartbeat", json!({"agentId": "backend"}), "identity_bound");
+    assert_eq!(
+        sentence,
+        "identity bound to 'api'; rejected attempt to act as 'backend': this session is 'api' (renamed from 'backend'), so call with 'api'"
+    );
+    let sentence = bound.refused("heartbeat", json!({"agentId": "other"}), "identity_bound");
+    assert_eq!(
+        sentence,
+        "identity bound to 'api'; rejected attempt to act as 'other'"
+    );
+    by_both_doors(|bus| {
+        let backend = bus.joined("backend");
+        let said = backend.ok("rename_agent", rename.clone());
+        assert!(
+            !said["note"].as_str().unwrap().contains("AGENT_COORD_BOUND_AGENT"),
+            "{said}"
+        );
+        let sentence = backend.refused("heartbeat", json!({"agentId": "backend"}), "identity_bound");
+        assert!(sentence.ends_with("so call with 'api'"), "{sentence}");
+    });
+    let token = bus.mint("web");
+    let daemon = bus.daemon_with(&[]);
+    let web = daemon.session(&token);
+    web.ok("join", json!({"agentId": "web"}));
+    web.ok("rename_agent", json!({"agentId": "web", "newAgentId": "site"}));
+    let sentence = web.refused("heartbeat", json!({"agentId": "web"}), "identity_bound");
+    assert!(sentence.ends_with("so call with 'site'"), "{sentence}");
 }

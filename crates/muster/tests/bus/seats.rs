@@ -41,7 +41,10 @@ fn one_join_registers_says_what_became_of_the_pane_and_hands_over_the_inbox() {
             (&json!(false), &json!(false))
         );
         assert!(
-            joined["attach"]["reason"].as_str().unwrap().contains("no pane"),
+            joined["attach"]["reason"]
+                .as_str()
+                .unwrap()
+                .contains("messages wait until they are read"),
             "{joined}"
         );
         assert_eq!(texts(&joined["inbox"]), ["first", "second"]);

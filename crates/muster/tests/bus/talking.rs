@@ -284,3 +284,78 @@ fn agents_on_standard_streams_and_over_http_share_one_room_and_write_one_row_for
         .len();
     assert_eq!(everybody, 3);
 }
+
+#[test]
+fn a_channel_in_place_of_an_agent_and_an_agent_in_place_of_a_channel_are_told_of() {
+    by_both_doors(|bus| {
+        let alice = bus.joined("alice");
+        let bob = bus.joined("bob");
+        let sentence = alice.refused(
+            "send_message",
+            json!({"from": "alice", "to": "#seo", "text": "x"}),
+            "invalid_arguments",
+        );
+        assert!(
+            sentence.contains("that is a channel: pass it as room"),
+            "{sentence}"
+        );
+        let post = |room: &str| {
+            alice.ok(
+                "send_message",
+                json!({"from": "alice", "room": room, "text": "x"}),
+            )
+        };
+        let said = post("bob");
+        let warning = said["warning"].as_str().unwrap();
+        assert!(
+            warning.contains("'bob' is an agent, too") && warning.contains("a direct message names it as to"),
+            "{warning}"
+        );
+        assert_eq!(post("seo").get("warning"), None);
+        // Whoever is in a channel of its own name means it.
+        bob.ok("join_room", json!({"agentId": "bob", "room": "bob"}));
+        assert_eq!(post("bob").get("warning"), None);
+    });
+}
+
+#[test]
+fn arguments_that_cannot_be_read_are_refused_in_words_of_json() {
+    let bus = Bus::new();
+    let alice = bus.joined("alice");
+    let own = |more: Value| {
+        let mut arguments = json!({"agentId": "alice", "source": "inbox"});
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        arguments
+    };
+    for (tool, arguments, words) in [
+        (
+            "read_messages",
+            own(json!({"sinceTs": "x"})),
+            "expected a whole number",
+        ),
+        (
+            "read_messages",
+            own(json!({"limit": -1})),
+            "expected a whole number from 0",
+        ),
+        ("prune", json!({"olderThanDays": "x"}), "expected a number"),
+        ("prune", json!({"targets": "x"}), "expected a list"),
+        (
+            "join",
+            json!({"agentId": "alice", "attach": "x"}),
+            "expected true, false, or an object",
+        ),
+        (
+            "read_messages",
+            own(json!({"sinceTs": ", expected i64"})),
+            "\", expected i64\", expected a whole number",
+        ),
+    ] {
+        let got = alice.call(tool, arguments);
+        assert!(got.failed, "{got:?}");
+        let said = got.body["error"].as_str().unwrap();
+        assert!(said.contains(words) && !said.contains("untagged"), "{said}");
+    }
+}

@@ -189,6 +189,20 @@ impl Remote {
         })
     }
 
+    /// Notes something at the bus, also after the stop: what was typed must not be typed again.
+    fn note(&mut self, tool: &'static str, arguments: JsonObject) -> Result<(), FeedError> {
+        if !self.stop.is_cancelled() {
+            return self.call(tool, arguments, ANSWER).map(drop);
+        }
+        let Some(session) = &self.session else {
+            return Err(stopped());
+        };
+        self.runtime
+            .block_on(self.door.limited(LAST_WORDS, call(session, tool, arguments)))
+            .map(drop)
+            .map_err(Broken::into_error)
+    }
+
     /// Does something after the pause that the last failure asks for.
     fn waiting<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, FeedError>) -> Result<T, FeedError> {
         if let Some(rest) = self.pause.left() {
@@ -273,7 +287,7 @@ impl Feed for Remote {
             None => source,
         };
         arguments.insert("source".to_owned(), source.into());
-        self.call("ack_messages", arguments, ANSWER).map(drop)
+        self.note("ack_messages", arguments)
     }
 
     fn receipt(&mut self, receipt: &Report) -> Result<(), FeedError> {
@@ -293,7 +307,7 @@ impl Feed for Remote {
             "reason": reason,
             "build": self.pusher.build,
         });
-        self.call("report_receipt", object(arguments), ANSWER).map(drop)
+        self.note("report_receipt", object(arguments))
     }
 
     fn standing(&mut self, standing: &Standing) -> Result<(), FeedError> {

@@ -123,6 +123,49 @@ fn a_pusher_takes_its_marker_with_it_whichever_way_it_is_asked_to_end() {
 }
 
 #[test]
+fn a_pusher_beside_its_agent_is_no_second_reader() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let token = bus.mint("me");
+    let daemon = bus.daemon_with(&[]);
+    let agent = tmux.agent("me");
+    let me = daemon.session(&token);
+    me.ok("join", json!({"agentId": "me"}));
+    let _pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    let both = || bus.markers("me");
+    until("both sessions are marked", || {
+        both().iter().filter(|marker| marker["pusher"] == true).count() == 1 && both().len() == 2
+    });
+    let found = || me.ok("doctor", json!({}))["findings"].to_string();
+    assert!(!found().contains("duplicate-session-binding"), "{}", found());
+    // Two that read are.
+    let other = daemon.session(&token);
+    other.ok("join", json!({"agentId": "me"}));
+    assert!(found().contains("duplicate-session-binding"), "{}", found());
+}
+
+// spec: PUSH-034
+#[test]
+fn a_stop_in_the_middle_of_a_delivery_leaves_nothing_to_be_typed_again() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let (token, peers) = (bus.mint("me"), bus.mint("peer"));
+    let daemon = bus.daemon_with(&[]);
+    let agent = tmux.agent("me");
+    let peer = daemon.session(&peers);
+    let pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "me", "text": "just before the end"}),
+    );
+    agent.gets("just before the end");
+    // It still waits to see that the text was taken.
+    assert!(pushing.end_by(Signal::SIGTERM).0.success());
+    assert_eq!(peer.ok("status", json!({"agentId": "me"}))["inboxUnread"], 0);
+    let _pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    a_while();
+    assert_eq!(agent.times("just before the end"), 1, "{:?}", agent.taken());
+}
+
+#[test]
 fn a_pane_that_is_gone_ends_its_pusher_and_leaves_what_is_unread() {
     let (bus, tmux) = (Bus::new(), Tmux::new());
     let (token, peers) = (bus.mint("me"), bus.mint("peer"));
