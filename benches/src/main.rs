@@ -109,7 +109,10 @@ fn main() -> ExitCode {
     // What a pane of the run itself is filled with; nobody else starts it.
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == "stand-in") {
-        return match words.next().map_or(Ok(()), |socket| terminal::stand_in::run(Path::new(&socket))) {
+        return match words
+            .next()
+            .map_or(Ok(()), |socket| terminal::stand_in::run(Path::new(&socket)))
+        {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };

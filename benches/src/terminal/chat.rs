@@ -142,7 +142,11 @@ impl Seat {
     fn settle(&mut self) -> Result<Option<Instant>> {
         let mut last = None;
         loop {
-            let patience = if last.is_some() { QUIET } else { Duration::from_secs(2) };
+            let patience = if last.is_some() {
+                QUIET
+            } else {
+                Duration::from_secs(2)
+            };
             match self.shown.recv_timeout(patience) {
                 Ok((at, _)) => last = Some(at),
                 Err(RecvTimeoutError::Timeout) => return Ok(last),

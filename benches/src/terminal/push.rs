@@ -50,7 +50,11 @@ pub(super) fn run(muster: &Muster, folder: &Path) -> Result<Vec<Figure>> {
         )
     };
     Ok(vec![
-        figure("push: sent to submitted in an idle tmux pane, p50", &at_once, MOST),
+        figure(
+            "push: sent to submitted in an idle tmux pane, p50",
+            &at_once,
+            MOST,
+        ),
         figure(
             "push: the same with a window of 500 ms, p50",
             &gathered,
@@ -144,7 +148,10 @@ impl<'m> Bench<'m> {
         let daemon = Running(daemon);
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            ensure!(begun.elapsed() < Duration::from_secs(10), "the daemon does not listen");
+            ensure!(
+                begun.elapsed() < Duration::from_secs(10),
+                "the daemon does not listen"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         let program = Program {
@@ -195,7 +202,10 @@ impl<'m> Bench<'m> {
             if attached {
                 break;
             }
-            ensure!(begun.elapsed() < Duration::from_secs(10), "the pusher did not attach");
+            ensure!(
+                begun.elapsed() < Duration::from_secs(10),
+                "the pusher did not attach"
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
         let mut samples = Samples::default();
@@ -204,8 +214,10 @@ impl<'m> Bench<'m> {
             std::thread::sleep(Duration::from_millis(150 + u64::from(number * 37 % 211)));
             let word = format!("message-{window}-{number}");
             let begun = Instant::now();
-            self.lead
-                .call("send_message", &json!({"from": "lead", "to": "seat", "text": word}))?;
+            self.lead.call(
+                "send_message",
+                &json!({"from": "lead", "to": "seat", "text": word}),
+            )?;
             let mut text = Vec::new();
             self.submitted
                 .read_until(0, &mut text)
@@ -261,7 +273,10 @@ impl Tmux {
             .args(["display-message", "-p", "#{pane_id} #{socket_path},#{pid},0"])
             .output()?;
         let said = String::from_utf8(said.stdout)?;
-        let (pane, variable) = said.trim().split_once(' ').context("tmux does not say its pane")?;
+        let (pane, variable) = said
+            .trim()
+            .split_once(' ')
+            .context("tmux does not say its pane")?;
         tmux.pane = pane.to_owned();
         tmux.variable = variable.to_owned();
         Ok(tmux)

@@ -34,7 +34,10 @@ pub(crate) fn run(socket: &Path) -> Result<()> {
             if bytes.starts_with(BEGIN) || bytes.starts_with(END) {
                 pasting = bytes.starts_with(BEGIN);
                 bytes.drain(..BEGIN.len());
-            } else if first == 0x1b && bytes.len() < BEGIN.len() && BEGIN.starts_with(bytes.get(..5).unwrap_or(&bytes)) {
+            } else if first == 0x1b
+                && bytes.len() < BEGIN.len()
+                && BEGIN.starts_with(bytes.get(..5).unwrap_or(&bytes))
+            {
                 break;
             } else if first == b'\r' && !pasting {
                 tell.write_all(&text)?;

@@ -92,9 +92,10 @@ pub(crate) fn shell(pid: u32) -> Option<String> {
     let file = fs::read_link(format!("/proc/{pid}/exe"))
         .ok()
         .map(|path| path.to_string_lossy().into_owned());
-    [comm, first, file].into_iter().flatten().find_map(|name| {
-        shell_name(&name)
-    })
+    [comm, first, file]
+        .into_iter()
+        .flatten()
+        .find_map(|name| shell_name(&name))
 }
 
 /// The name of a shell, if a program of this name is one.

@@ -24,6 +24,9 @@ pub struct Settings {
     pub pause: Duration,
     /// How long an agent must look idle before it counts as idle: between two calls of a tool it looks so for a moment.
     pub steady: Duration,
+    /// How long a program's input must have been seen before the first text: a program that has just begun draws its input before it is ready
+    /// to take a paste as one.
+    pub warm: Duration,
     /// How long what was typed must stand in the input before Enter: right after a paste some programs take Enter for a part of it.
     pub settle: Duration,
     /// How long what was typed may take to show before Enter is given up.
@@ -39,7 +42,8 @@ impl Default for Settings {
             claude_folder: None,
             sockets: true,
             pause: Duration::from_secs(3),
-            steady: Duration::from_millis(120),
+            steady: Duration::from_millis(300),
+            warm: Duration::from_millis(1_200),
             settle: Duration::from_millis(250),
             second_look: Duration::from_secs(8),
             patience: Duration::from_secs(6),
@@ -49,6 +53,8 @@ impl Default for Settings {
 
 /// What Claude Code needs of that: texts of up to 16 KiB were taken whole with no pause at all before Enter.
 const CLAUDE_SETTLES: Duration = Duration::from_millis(40);
+/// Claude Code shows that it is at work between two calls of a tool, too; this covers the moment of drawing.
+const CLAUDE_STEADY: Duration = Duration::from_millis(120);
 
 impl Settings {
     /// How long what was typed must stand in the input of a program before Enter.
@@ -56,6 +62,14 @@ impl Settings {
         match program {
             Program::ClaudeCode => self.settle.min(CLAUDE_SETTLES),
             Program::Codex | Program::GeminiCli => self.settle,
+        }
+    }
+
+    /// How long a program must look idle.
+    pub(crate) fn steady_in(&self, program: Program) -> Duration {
+        match program {
+            Program::ClaudeCode => self.steady.min(CLAUDE_STEADY),
+            Program::Codex | Program::GeminiCli => self.steady,
         }
     }
 

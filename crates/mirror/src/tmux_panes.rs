@@ -1,6 +1,6 @@
 //! tmux panes as a transport: looks, types once, looks again, presses Enter once, and says honestly what came of it. Never types into a pane that it does not understand, and never presses Enter on what it did not put there.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use crate::claude::{self, Found, Session};
 use crate::composer::{self, Filling, Input, Program};
 use crate::guard::{self, Seen, Verdict, hold};
 use crate::pane_lock;
+use crate::process;
 use crate::settings::Settings;
 use crate::tmux::{Failure, Known, Look, PaneId, Server, ServerId, Still, Tmux};
 
@@ -32,7 +33,12 @@ pub struct TmuxPanes {
     known: Known,
     /// Sessions that did not take what came through their socket.
     deaf: Mutex<HashSet<(u32, u64)>>,
+    /// The program in front of each pane.
+    seen: Mutex<HashMap<PaneId, FirstSeen>>,
 }
+
+/// A program, by its process and when that began where that is known, and when its input was first seen.
+type FirstSeen = (Option<(u32, u64)>, Instant);
 
 /// A pane that may be typed into.
 struct Open {
@@ -58,6 +64,7 @@ impl TmuxPanes {
             settings,
             known: Known::default(),
             deaf: Mutex::new(HashSet::new()),
+            seen: Mutex::new(HashMap::new()),
         }
     }
 
@@ -238,8 +245,15 @@ impl TmuxPanes {
     }
 
     fn by_typing(&self, pane: PaneId, typed: &Typed<'_>) -> Result<Outcome, Hold> {
-        self.judge(pane)?;
-        std::thread::sleep(self.settings.steady);
+        let first = self.judge(pane)?;
+        let steady = self.settings.steady_in(first.input.program);
+        std::thread::sleep(
+            steady.max(
+                self.settings
+                    .warm
+                    .saturating_sub(self.seen_for(pane, &first.look)),
+            ),
+        );
         let open = self.judge(pane)?;
         if let Some(command) = typed.command {
             has_command(open.input.program, command)?;
@@ -276,6 +290,18 @@ impl TmuxPanes {
                 })
         };
         Ok(self.taken(pane, &open, typed, &shown, took))
+    }
+
+    /// How long ago this very program's input was first seen open in the pane.
+    fn seen_for(&self, pane: PaneId, look: &Look) -> Duration {
+        let front = process::stat(look.pane_pid).and_then(|stat| stat.front);
+        let program = front.and_then(|front| Some((front, process::stat(front)?.start)));
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = seen.entry(pane).or_insert_with(|| (program, Instant::now()));
+        if first.0 != program {
+            *first = (program, Instant::now());
+        }
+        first.1.elapsed()
     }
 
     /// Puts the text into the input. `Some` is the reason for which it is not known whether it is there.

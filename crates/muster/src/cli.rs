@@ -93,7 +93,9 @@ pub(crate) enum Command {
     #[command(subcommand, after_help = "Example: muster bus serve")]
     Bus(Bus),
     /// Sit among the agents: read, post and send direct messages on the bus
-    #[command(after_help = "Example: muster chat --id david\nExample: printf '/join #ops\\nhello\\n' | muster chat")]
+    #[command(
+        after_help = "Example: muster chat --id david\nExample: printf '/join #ops\\nhello\\n' | muster chat"
+    )]
     Chat(Chat),
     /// Check the whole installation, the bus's directory with it
     #[command(after_help = "Example: muster doctor --json")]

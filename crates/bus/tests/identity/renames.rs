@@ -87,7 +87,11 @@ fn everything_that_is_an_agents_moves() {
         assert_eq!(agents["carol"]["agentId"], "carol");
         let after = unread("carol");
         assert_eq!((after[0], after[1]), (before[0], before[1]));
-        assert_eq!(after[3], before[3] + 1, "what alice did is no act of carol's any more");
+        assert_eq!(
+            after[3],
+            before[3] + 1,
+            "what alice did is no act of carol's any more"
+        );
         assert_eq!(after[2], before[2], "the notice of her own act is not new to her");
         assert_eq!(texts(&world, "carol"), ["m3", "m4", "m5"]);
         let moved = world.json("transports/carol.json");

@@ -234,10 +234,13 @@ fn a_sessions_name_is_no_path() {
 
 #[test]
 fn the_start_of_a_process_is_read_whatever_its_name() {
-    let mut child = std::process::Command::new("sh")
-        .args(["-c", "exec -a 'x' sleep 600 2>/dev/null || sleep 600"])
-        .spawn()
-        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("a) S 1 (b");
+    let sleep = ["/usr/bin/sleep", "/bin/sleep"]
+        .into_iter()
+        .find(|path| std::path::Path::new(path).exists());
+    std::os::unix::fs::symlink(sleep.unwrap(), &program).unwrap();
+    let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
     let start = sessions::start_of(child.id());
     assert!(start.is_some() && sessions::running(child.id(), start));
     assert!(

@@ -32,6 +32,10 @@ impl Tmux {
             .args(["-u", "-L", &self.name, "-f", "/dev/null"])
             .env_remove("TMUX")
             .env_remove("TMUX_PANE")
+            // Programs draw otherwise, or not at all, where these say that nobody looks.
+            .env_remove("CI")
+            .env_remove("NO_COLOR")
+            .env_remove("FORCE_COLOR")
             .stdin(Stdio::null());
         command
     }
@@ -108,6 +112,7 @@ impl Drop for Tmux {
 pub(crate) fn quick() -> Settings {
     Settings {
         steady: Duration::from_millis(40),
+        warm: Duration::from_millis(40),
         settle: Duration::from_millis(20),
         second_look: Duration::from_millis(2500),
         patience: Duration::from_millis(2500),

@@ -328,6 +328,7 @@ fn a_muted_agent_is_heard_again_after_a_restart() {
 #[test]
 fn the_doctor_says_the_same_everywhere_and_its_exit_code_is_its_verdict() {
     let bus = Bus::new();
+    muster_bus::transports::choose(&bus.home, muster_bus::transports::TransportKind::TmuxPushRemote).unwrap();
     bus.dm("bob", "ghost", "waits");
     let report = |bus: &Bus| doctor(&bus.home, &doctor::Options::default()).lines();
     let alone = run_script(&mut bus.chat(&["--doctor"]), "");

@@ -9,9 +9,7 @@ use crate::support::{Bus, Client, Daemon, Sdk, filled, finish, guide, tools};
 
 /// Runs a printed program and expects its one post.
 fn posts(bus: &Bus, mut command: std::process::Command, daemon: &Daemon, token: &str, text: &str) {
-    command
-        .env("BUS_URL", daemon.url())
-        .env("BUS_TOKEN", token);
+    command.env("BUS_URL", daemon.url()).env("BUS_TOKEN", token);
     let before = bus.posts().len();
     let (good, said) = finish(bus, command);
     assert!(good, "{said}");
