@@ -15,7 +15,7 @@ fn an_agent_that_is_idle_for_a_moment_only_is_not_typed_into() {
     let tmux = Tmux::new();
     let agent = Agent::new(&tmux, "agent");
     let mut settings = quick();
-    settings.steady = Duration::from_millis(400);
+    settings.warm = Duration::from_millis(400);
     let panes = TmuxPanes::new(Server::Named(tmux.name.clone()), settings);
     std::thread::scope(|scope| {
         let delivering = scope.spawn(|| {

@@ -103,7 +103,7 @@ fn people_and_agents_hear_each_other_in_one_room() {
         assert!(said.out.contains("[dm] <alice> a word"), "{said:?}");
         let room = alice.ok("read_messages", json!({"agentId": "alice", "source": "room"}));
         assert!(room["messages"].to_string().contains("hello, alice"), "{room}");
-        let inbox = alice.ok("read_messages", json!({"agentId": "alice"}));
+        let inbox = alice.ok("read_messages", json!({"agentId": "alice", "source": "inbox"}));
         assert_eq!(inbox["messages"][0]["text"], "yours", "{inbox}");
         let agents = alice.ok("list_agents", json!({}));
         assert_eq!(
