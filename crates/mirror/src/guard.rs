@@ -22,6 +22,9 @@ pub struct Pane {
     pub synchronized: bool,
     /// The shell in front, if it is one.
     pub shell: Option<String>,
+    /// What is in front takes no messages: an editor or a pager, or something that leaves it to the terminal to gather lines, which no program
+    /// with an input box of its own does.
+    pub deaf: bool,
     /// How long ago a person's client that shows this pane last sent a key, if there is such a client.
     pub typed: Option<Duration>,
     /// The terminal's cursor: column and row from 0.
@@ -100,10 +103,14 @@ pub fn pane(seen: &Seen<'_>) -> Result<(), Hold> {
     }
     if let Some(shell) = &pane.shell {
         let words = format!(
-            "the shell {} is in front in the pane: the agent's program has ended, and text would run as commands",
+            "{} is in front in the pane, not the agent's program, and text would run as commands",
             text::terminal(shell)
         );
         return Err(hold(Why::Shell, words));
+    }
+    if pane.deaf {
+        let words = "what is in front in the pane takes no messages, so an input box on the screen is only drawn there, and the next shell would run the text";
+        return Err(hold(Why::UnknownScreen, words.to_owned()));
     }
     if pane.typed.is_some_and(|ago| ago < seen.pause) {
         let words = "a person pressed a key in this pane a moment ago".to_owned();

@@ -79,6 +79,37 @@ pub(crate) fn words(pid: u32) -> Vec<String> {
         .collect()
 }
 
+/// Whether a terminal gathers whole lines or echoes keys, or cannot be asked. Its settings belong to whichever program is in front.
+pub(crate) fn gathers_lines(terminal: &str) -> bool {
+    use nix::fcntl::OFlag;
+    use nix::sys::termios::{LocalFlags, tcgetattr};
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let opened = fs::File::options()
+        .read(true)
+        .custom_flags(flags.bits())
+        .open(terminal);
+    let settings = opened.ok().and_then(|terminal| tcgetattr(&terminal).ok());
+    settings.is_none_or(|settings| {
+        settings
+            .local_flags
+            .intersects(LocalFlags::ICANON | LocalFlags::ECHO)
+    })
+}
+
+/// Editors and pagers: on a file that shows an input box they look like a program that has one, and keys are commands to them.
+const VIEWERS: [&str; 15] = [
+    "emacs", "ex", "joe", "kak", "less", "man", "micro", "more", "most", "nano", "nvim", "vi", "view", "vim",
+    "vim.tiny",
+];
+
+/// Whether an editor or a pager leads what is in front on the terminal of a pane's first process.
+pub(crate) fn viewer_in_front(pane_pid: u32) -> bool {
+    let front = stat(pane_pid).and_then(|stat| stat.front);
+    let comm = front.and_then(|front| fs::read_to_string(format!("/proc/{front}/comm")).ok());
+    comm.is_some_and(|comm| VIEWERS.contains(&comm.trim()))
+}
+
 /// Programs that run what is typed.
 const SHELLS: [&str; 22] = [
     "ash", "bash", "busybox", "csh", "dash", "elvish", "es", "fish", "ksh", "ksh93", "login", "mksh", "nu",

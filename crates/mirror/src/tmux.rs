@@ -397,13 +397,13 @@ fn pattern(row: &str) -> String {
         .collect()
 }
 
-const FACTS: &str = "#{pane_id}|#{pid}|#{pane_pid}|#{pane_dead}|#{pane_in_mode}|#{pane_input_off}|#{pane_synchronized}|#{cursor_x}|#{cursor_y}|%s|#{session_activity}|#{pane_current_command}";
+const FACTS: &str = "#{pane_id}|#{pid}|#{pane_pid}|#{pane_dead}|#{pane_in_mode}|#{pane_input_off}|#{pane_synchronized}|#{cursor_x}|#{cursor_y}|%s|#{session_activity}|#{pane_tty}|#{pane_current_command}";
 const SCREEN: &str = "muster: the screen follows";
 
 fn read_look(pane: PaneId, out: &str) -> Option<Look> {
     let (head, screen) = out.split_once(&format!("{SCREEN}\n"))?;
     let mut lines = head.lines();
-    let facts: Vec<&str> = lines.next()?.splitn(12, '|').collect();
+    let facts: Vec<&str> = lines.next()?.splitn(13, '|').collect();
     let number = |at: usize| facts.get(at)?.parse::<u64>().ok();
     let flag = |at: usize| number(at).map(|value| value != 0);
     let small = |at: usize| u32::try_from(number(at)?).ok();
@@ -420,7 +420,7 @@ fn read_look(pane: PaneId, out: &str) -> Option<Look> {
         server,
         pane_pid,
         activity: (*facts.get(10)?).to_owned(),
-        command: (*facts.get(11)?).to_owned(),
+        command: (*facts.get(12)?).to_owned(),
         pane: Pane {
             dead,
             in_mode: flag(4)?,
@@ -431,6 +431,7 @@ fn read_look(pane: PaneId, out: &str) -> Option<Look> {
             } else {
                 process::shell_in_front(pane_pid)
             },
+            deaf: !dead && (process::gathers_lines(facts.get(11)?) || process::viewer_in_front(pane_pid)),
             typed: typed
                 .max()
                 .map(|last| Duration::from_secs(now.saturating_sub(last))),

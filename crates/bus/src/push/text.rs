@@ -1,8 +1,8 @@
 //! The text that is pushed: one block for everything that is due, in which nothing of a peer's acts. Never decides what is due.
 //!
 //! The first line is the bus's own, and so is every line that begins with `[`. What others wrote stands behind `# `, each line of it, under the
-//! tag of who wrote it: a line that looks like the bus's own is then visibly a quotation, and a shell that gets the block by mistake sees
-//! comments.
+//! tag of who wrote it: a line that looks like the bus's own is then visibly a quotation. It is no protection from a shell, some of which know
+//! no comments at a prompt; that is the guard's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -247,12 +247,39 @@ fn quoted(text: &str, room: usize, out: &mut String) -> usize {
             '@' if !before.is_ascii_alphanumeric() => out.push('\u{ff20}'),
             // A paste or a picture that the reader's program keeps under a number.
             '#' if numbered(out) => out.push('\u{ff03}'),
+            // A word that begins so may be the name of a skill, which the reader's program would be told to run.
+            '/' if before.is_whitespace() && is_name(text.get(at + 1..).unwrap_or_default()) => {
+                out.push('\u{2215}')
+            }
+            // Words by which a person asks Claude Code for more thought or more agents: no peer's to say.
+            _ if ordering(out, text.get(at..).unwrap_or_default()) => {
+                out.push('-');
+                out.push(c);
+            }
             _ => out.push(c),
         }
         before = if c == '\n' { ' ' } else { c };
     }
     out.push('\n');
     text.len()
+}
+
+/// Whether a text begins with a name that no further part of a path follows.
+fn is_name(text: &str) -> bool {
+    let of_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '.');
+    let end = text.find(|c| !of_name(c)).unwrap_or(text.len());
+    end > 0 && !text.get(end..).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Whether `rest` goes on with the second half of such a word whose first half was just written.
+fn ordering(out: &str, rest: &str) -> bool {
+    let begins = |word: &str| {
+        rest.get(..word.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(word))
+    };
+    let tail = out.len().checked_sub("ultra".len()).and_then(|at| out.get(at..));
+    tail.is_some_and(|tail| tail.eq_ignore_ascii_case("ultra"))
+        && ["code", "plan", "review", "think"].into_iter().any(begins)
 }
 
 /// Whether what was written ends as the name of a kept paste or picture does before its number.

@@ -7,7 +7,7 @@ use muster_bus::push::{ControlCommand, Delivery, Outcome, Transport as _, Why};
 use muster_mirror::{Server, TmuxPanes};
 
 use crate::program::Agent;
-use crate::support::{PASTED, Tmux, command, held, quick, text};
+use crate::support::{PASTED, Tmux, command, held, quick, text, wait};
 
 // An agent that only looks idle between two calls of a tool was typed into: https://github.com/gastownhall/gastown/pull/2033
 #[test]
@@ -27,6 +27,33 @@ fn an_agent_that_is_idle_for_a_moment_only_is_not_typed_into() {
         assert_eq!(held(&delivering.join().unwrap()), Why::Busy);
     });
     assert_eq!(agent.bytes(), b"");
+}
+
+// What a log or a dead program left on the screen was taken for the agent's input, and the next shell ran what had been typed for it.
+// spec: PUSH-049
+#[test]
+fn an_input_box_that_is_only_drawn_is_not_typed_into() {
+    let tmux = Tmux::new();
+    let drawn = tmux.path("app.log");
+    std::fs::write(
+        &drawn,
+        "──────────\r\n❯\u{a0}\r\n──────────\r\n? for shortcuts\x1b[2A\x1b[3G",
+    )
+    .unwrap();
+    let drawn = drawn.display().to_string();
+    let panes = tmux.panes();
+    for (name, program) in [
+        ("log", vec!["tail", "-f", &drawn]),
+        ("pager", vec!["less", "-r", &drawn]),
+    ] {
+        let pane = tmux.start(name, &[], &program);
+        wait("the drawing", || tmux.screen(&pane).contains("? for shortcuts"));
+        assert_eq!(
+            held(&panes.deliver(&pane, &text("t-0001", "# hello"))),
+            Why::UnknownScreen,
+            "{name}"
+        );
+    }
 }
 
 // The text went to whichever pane of the window was in front: https://github.com/gastownhall/gastown/pull/1247

@@ -257,6 +257,7 @@ fn facts_of_the_pane_come_before_its_screen_in_a_fixed_order() {
         in_mode: true,
         synchronized: true,
         shell: Some("bash".to_owned()),
+        deaf: false,
         typed: Some(Duration::ZERO),
         cursor: Some(cursor),
     };

@@ -115,9 +115,7 @@ fn tell(args: &BusPeek) -> Result<(), String> {
                 return Ok(());
             }
             // What cannot be marked as read would keep the agent going for ever.
-            if hook.stop_hook_active != Some(false) {
-                peek.try_cursor().map_err(|error| error.chain())?;
-            }
+            peek.try_cursor().map_err(|error| error.chain())?;
             format!("{}\n", json!({"decision": "block", "reason": text}))
         }
     };
