@@ -10,7 +10,7 @@ use muster_bus::push::{Settings, Why};
 
 use crate::support::{World, hold, open, unknown, until};
 
-// spec: PUSH-012 PUSH-038 PUSH-058 PUSH-059
+// spec: PUSH-012 PUSH-038 PUSH-058 PUSH-059 TOOL-090 TOOL-093 TOOL-094
 #[test]
 fn a_direct_message_is_in_the_pane_within_a_moment_and_then_it_is_read() {
     let world = World::new();
@@ -27,6 +27,7 @@ fn a_direct_message_is_in_the_pane_within_a_moment_and_then_it_is_read() {
         (&marker["transport"], &marker["pid"]),
         (&json!("herdr"), &json!(std::process::id()))
     );
+    assert_eq!(marker["includeRoom"], true, "unless it is told otherwise");
     assert!(
         marker["since"].is_i64() && marker["build"].is_string(),
         "{marker}"
@@ -155,7 +156,7 @@ fn without_tiers_chatter_is_pushed_at_once() {
     assert!(world.fake.wait(1)[0].contains("# hello"));
 }
 
-// spec: PUSH-035
+// spec: PUSH-035 STO-036
 #[test]
 fn what_was_read_while_it_waited_is_not_pushed() {
     let world = World::with(settings(Some(1_000)));

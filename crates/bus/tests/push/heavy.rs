@@ -181,7 +181,7 @@ fn two_processes_on_one_seat_type_each_message_once_and_the_second_goes_on_when_
     }
 }
 
-// spec: PUSH-034
+// spec: PUSH-034 STO-037
 #[test]
 fn what_was_typed_by_a_process_that_is_killed_before_it_could_note_it_is_typed_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::support::{Agent, World, hold, open, plain_tools, seat, texts, unknown, until};
 
+// spec: TOOL-091
 #[test]
 fn a_pane_that_is_not_there_is_not_attached_and_leaves_nothing() {
     let world = World::new();
@@ -100,6 +101,7 @@ fn a_marker_is_read_with_fields_of_a_later_build_and_is_not_live_without_its_pro
     );
 }
 
+// spec: TOOL-019 TOOL-020 TOOL-021 TOOL-025
 #[test]
 fn a_pane_is_read_through_its_transport_or_is_unknown_with_the_reason() {
     let world = World::new();
@@ -155,6 +157,7 @@ fn a_pane_is_read_through_its_transport_or_is_unknown_with_the_reason() {
     );
 }
 
+// spec: TOOL-104 TOOL-105 TOOL-106
 #[test]
 fn what_runs_is_told_by_calling_it() {
     let world = World::new();

@@ -24,7 +24,7 @@ fn mode(bus: &Bus, name: &str) -> u32 {
     std::fs::metadata(bus.file(name)).unwrap().permissions().mode() & 0o777
 }
 
-// spec: IDN-023 IDN-035 STO-016 STO-030
+// spec: IDN-023 IDN-035 STO-016 STO-030 NODE-002
 #[test]
 fn a_minted_token_stands_in_a_file_of_its_users_alone() {
     let bus = Bus::new();
@@ -39,7 +39,10 @@ fn a_minted_token_stands_in_a_file_of_its_users_alone() {
         );
     }
     assert_ne!(alice, bob);
+    // Whoever opened it to others in between: each writing closes it again.
+    std::fs::set_permissions(bus.file("tokens.json"), std::fs::Permissions::from_mode(0o644)).unwrap();
     assert_ne!(bus.mint("alice"), alice, "another one each time");
+    assert_eq!(mode(&bus, "tokens.json"), 0o600);
     let listed = bus.run(&["bus", "token", "list"]);
     assert_eq!(listed.out, "alice\nbob\n");
 }

@@ -38,7 +38,7 @@ fn taken(herdr: &Herdr, words: &str) -> usize {
     pane.taken.iter().map(|taken| taken.matches(words).count()).sum()
 }
 
-// spec: PUSH-054 PUSH-055 PUSH-058 PUSH-059
+// spec: PUSH-054 PUSH-055 PUSH-058 PUSH-059 TOOL-092
 #[test]
 fn a_direct_message_reaches_the_pane_from_the_process_that_serves_the_agent() {
     let herdr = Herdr::new();
@@ -121,7 +121,7 @@ fn a_herdr_that_is_not_there_shows_in_capabilities() {
     assert!(!has_marker(&bus, "me"));
 }
 
-// spec: PUSH-042
+// spec: PUSH-042 TOOL-101
 #[test]
 fn a_daemon_and_a_session_of_one_seat_type_a_message_once() {
     let herdr = Herdr::new();
@@ -131,6 +131,11 @@ fn a_daemon_and_a_session_of_one_seat_type_a_message_once() {
     let remote = daemon.session(SHARED);
     remote.ok("join", json!({"agentId": "me"}));
     remote.ok("attach_agent", json!({"agentId": "me", "tmuxTarget": PANE}));
+    let status = remote.ok("status", json!({"agentId": "me"}));
+    assert_eq!(
+        status["transport"]["target"], PANE,
+        "what was bound can be read back"
+    );
     // The same seat comes by standard streams, from its own pane.
     let local = bus.stdio_with(&[("HERDR_PANE_ID", PANE)]);
     local.ok("join", json!({"agentId": "me", "force": true}));
@@ -163,6 +168,29 @@ fn a_daemon_and_a_session_of_one_seat_type_a_message_once() {
     }
     drop(local);
     assert!(daemon.process.pid() > 0);
+}
+
+// spec: TOOL-004
+#[test]
+fn what_a_join_says_of_the_push_stands_in_place_of_what_is_usual() {
+    let herdr = Herdr::new();
+    herdr.put(PANE, Pane::idle());
+    herdr.put("w9:p9", Pane::idle());
+    let bus = bus(&herdr);
+    let session = bus.stdio_with(&[("HERDR_PANE_ID", PANE), ("HERDR_ENV", "1")]);
+    let how = json!({"tmuxTarget": "w9:p9", "includeRoom": false, "allowlist": ["lead"], "debounceMs": 250});
+    let joined = session.ok("join", json!({"agentId": "me", "attach": how}));
+    assert_eq!(joined["attached"], true, "{joined}");
+    let found = marker(&bus, "me");
+    assert_eq!(
+        (
+            &found["target"],
+            &found["includeRoom"],
+            &found["allowlist"],
+            &found["debounceMs"]
+        ),
+        (&json!("w9:p9"), &json!(false), &json!(["lead"]), &json!(250))
+    );
 }
 
 #[test]
