@@ -1,5 +1,6 @@
 //! Push: bringing what is unread into an agent's own pane. The words here are the seam between the rules (what is pushed, when, as which text) and the hands (which pane, is it safe, was it taken). Never types anything itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -294,6 +295,9 @@ pub struct Pending {
     pub owner_prefix: Option<String>,
     /// The bus's own clock, in milliseconds since 1970; 0 when it does not say.
     pub now: i64,
+    /// How many entries of a source a cut moved to the archive before the seat had read them, since it was last told.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub archived: BTreeMap<String, u64>,
     /// Another process delivers to this seat now; nothing may be typed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_deliverer: Option<String>,

@@ -168,6 +168,14 @@ fn count(home: &Home, seat: &SeatId, source: &Source) -> Result<usize, BusError>
     Ok(count)
 }
 
+/// How many entries of a source went to the archive before the agent had read them, since it was last told.
+///
+/// # Errors
+/// A fault.
+pub(crate) fn archived_unread(home: &Home, seat: &SeatId, source: &Source) -> Result<u64, BusError> {
+    Ok(Cursor::load(home, seat)?.missed(source))
+}
+
 /// Most entries that [`waiting`] returns.
 const MAX_WAITING: usize = 1_000;
 
@@ -215,6 +223,8 @@ pub(crate) fn ack(home: &Home, seat: &SeatId, source: &Source, up_to: &str) -> R
     })?;
     let Some(read_to) = found else { return Ok(false) };
     cursor.set(source, read_to);
+    // What was delivered said so.
+    cursor.told_what_it_missed(source);
     cursor.store(home, seat)?;
     Ok(true)
 }

@@ -227,6 +227,10 @@ pub(crate) fn pending<'s>(
     for source in sources {
         let entries = read::waiting(home, seat, source)?;
         if !entries.is_empty() {
+            let archived = read::archived_unread(home, seat, source)?;
+            if archived > 0 {
+                pending.archived.insert(name(source), archived);
+            }
             pending.sources.push(PendingSource {
                 source: name(source),
                 entries,

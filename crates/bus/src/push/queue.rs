@@ -70,6 +70,7 @@ pub struct Queue {
     blocks: u64,
     sources: BTreeMap<String, Vec<Item>>,
     older: HashMap<String, usize>,
+    archived: BTreeMap<String, u64>,
     facts: Facts,
     /// Which items the delivery under way holds, by source and place.
     under_way: Vec<(String, String)>,
@@ -103,6 +104,7 @@ impl Queue {
             blocks: 0,
             sources: BTreeMap::new(),
             older: HashMap::new(),
+            archived: BTreeMap::new(),
             facts: Facts::default(),
             under_way: Vec::new(),
             receipts: VecDeque::new(),
@@ -127,6 +129,7 @@ impl Queue {
         self.acked.clear();
         let mut before = std::mem::take(&mut self.sources);
         self.older.clear();
+        self.archived.clone_from(&pending.archived);
         if self.facts.other {
             // Somebody else types, and knows what was typed.
             self.tries = 0;
@@ -428,7 +431,8 @@ impl Queue {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let older = |source: &str| self.older.get(source).copied().unwrap_or(0);
-        let (text, taken) = text::block(&token, &quoted, &older);
+        let archived = |source: &str| self.archived.get(source).copied().unwrap_or(0);
+        let (text, taken) = text::block(&token, &quoted, &older, &archived);
         self.blocks += 1;
         under_way.truncate(taken);
         self.under_way = under_way;

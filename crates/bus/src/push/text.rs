@@ -64,8 +64,13 @@ struct Run {
 }
 
 /// Puts as many of the messages into a block as it holds, at least one, in their order. Answers the block and how many are in it.
-/// `older` says how many more there are of a source that its feed left out.
-pub(crate) fn block(token: &str, messages: &[Quoted<'_>], older: &dyn Fn(&str) -> usize) -> (Inert, usize) {
+/// `older` says how many more there are of a source that its feed left out, and `archived` how many were cut away unread.
+pub(crate) fn block(
+    token: &str,
+    messages: &[Quoted<'_>],
+    older: &dyn Fn(&str) -> usize,
+    archived: &dyn Fn(&str) -> u64,
+) -> (Inert, usize) {
     let mut runs: Vec<Run> = Vec::new();
     let (mut bytes, mut taken) = (OWN, 0);
     let mut sources: BTreeSet<&str> = BTreeSet::new();
@@ -80,8 +85,9 @@ pub(crate) fn block(token: &str, messages: &[Quoted<'_>], older: &dyn Fn(&str) -
             shown(message, if taken == 0 { room } else { MAX_BLOCK })
         };
         needs += shown.len();
-        if older(message.source) > 0 && !sources.contains(message.source) {
-            needs += OWN;
+        if !sources.contains(message.source) {
+            let lines = usize::from(older(message.source) > 0) + usize::from(archived(message.source) > 0);
+            needs += OWN.saturating_mul(lines);
         }
         if taken > 0 && bytes + needs > MAX_BLOCK {
             break;
@@ -107,6 +113,16 @@ pub(crate) fn block(token: &str, messages: &[Quoted<'_>], older: &dyn Fn(&str) -
         plain(token)
     );
     for source in sources {
+        match archived(source) {
+            0 => {}
+            count => {
+                let _ = writeln!(
+                    out,
+                    "[agent-coord] {count} of {} went to the archive before you had read them; archive/ of the bus's directory has them.",
+                    place(source)
+                );
+            }
+        }
         match older(source) {
             0 => {}
             count => untold(&mut out, source, count, 0),

@@ -211,6 +211,32 @@ fn marks_that_programs_expand_are_written_so_that_they_do_not() {
 }
 
 // spec: PUSH-028 PUSH-029 PUSH-038
+// A flood of posts moved a blocker to the archive before a seat that was held had read it, and nobody said so.
+#[test]
+fn a_block_says_what_was_cut_away_unread() {
+    let mut pending = Pending {
+        archived: [("#ops".to_owned(), 499)].into(),
+        ..Pending::default()
+    };
+    let entry = json!({"id": "m1", "ts": 0, "from": "bob", "text": "BLOCKER: down"});
+    pending.sources.push(PendingSource {
+        source: "#ops".to_owned(),
+        entries: vec![entry.as_object().unwrap().clone()],
+        older: 0,
+    });
+    let mut queue = queue(Settings::default());
+    queue.see(&pending, Duration::ZERO);
+    let Step::Deliver(Delivery::Text { text, .. }) = queue.next(Duration::from_secs(1)) else {
+        panic!("nothing is delivered");
+    };
+    assert!(
+        text.as_str()
+            .contains("[agent-coord] 499 of #ops went to the archive before you had read them"),
+        "{}",
+        text.as_str()
+    );
+}
+
 // A peer asked for a more thorough or a wider turn in the name of the person whose agent it was.
 #[test]
 fn words_by_which_a_person_orders_a_turn_are_broken_up_and_paths_are_not() {
