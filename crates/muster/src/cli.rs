@@ -241,7 +241,7 @@ pub(crate) enum Bus {
     Doctor(BusDoctor),
     /// Type what an agent has unread into its tmux pane
     #[command(
-        after_help = "Example: AGENT_COORD_TOKEN=tk_… muster bus pusher --server http://host:8765/mcp --agent me --tmux $TMUX_PANE\nExample: muster bus pusher --local --agent me --tmux $TMUX_PANE"
+        after_help = "Example: AGENT_COORD_TOKEN=tk_… muster bus pusher --server http://host:8765/mcp --agent me --tmux %3\nExample: muster bus pusher --local --agent me --tmux %3"
     )]
     Pusher(BusPusher),
     /// Start an agent in tmux with a pusher beside it, and end both

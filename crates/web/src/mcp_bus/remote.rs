@@ -9,8 +9,8 @@ use muster_bus::push::{Feed, FeedError, Outcome, Pending, Report, Standing};
 use muster_core::{Secret, text};
 use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};
 use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use rmcp::{RoleClient, ServiceExt as _};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -76,7 +76,7 @@ type Session = RunningService<RoleClient, ()>;
 /// # Errors
 /// [`FeedError`].
 pub async fn check(url: &str, token: Secret, seat: &SeatId, force: bool) -> Result<(), FeedError> {
-    match once(url, token, seat, "heartbeat").await {
+    match once(url, token, "heartbeat", object(json!({"agentId": seat}))).await {
         // It may act as that agent, which was never here.
         Err(Broken::Said { code, .. }) if code == "not_registered" => Ok(()),
         Err(Broken::Said { code, .. }) if code == "identity_live" && force => Ok(()),
@@ -84,22 +84,23 @@ pub async fn check(url: &str, token: Secret, seat: &SeatId, force: bool) -> Resu
     }
 }
 
-/// Takes an agent's marker away.
+/// Takes an agent's marker away if it names this pane: another pusher that took the place has its own.
 ///
 /// # Errors
 /// [`FeedError`].
-pub async fn clear(url: &str, token: Secret, seat: &SeatId) -> Result<(), FeedError> {
-    once(url, token, seat, "clear_transport")
+pub async fn clear(url: &str, token: Secret, seat: &SeatId, pane: &str) -> Result<(), FeedError> {
+    let arguments = object(json!({"agentId": seat, "tmuxTarget": pane}));
+    once(url, token, "clear_transport", arguments)
         .await
         .map_err(Broken::into_error)
 }
 
 /// One call in a session of its own.
-async fn once(url: &str, token: Secret, seat: &SeatId, tool: &'static str) -> Result<(), Broken> {
+async fn once(url: &str, token: Secret, tool: &'static str, arguments: JsonObject) -> Result<(), Broken> {
     let door = Door::new(url, token).map_err(Broken::Session)?;
     let asking = async {
         let session = door.open().await?;
-        let called = call(&session, tool, object(json!({"agentId": seat}))).await;
+        let called = call(&session, tool, arguments).await;
         close(session).await;
         called.map(drop)
     };
@@ -138,12 +139,16 @@ impl Remote {
         self.waiting(|remote| remote.session())
     }
 
-    /// Takes the seat's marker away and ends the session, also after the stop.
+    /// Takes the seat's marker away, as far as it is this pusher's, and ends the session, also after the stop.
     ///
     /// # Errors
     /// [`FeedError`]: then the marker counts until the seat's heartbeat is too old.
     pub fn leave(mut self) -> Result<(), FeedError> {
-        let own = self.own();
+        let own = object(json!({
+            "agentId": self.pusher.seat,
+            "tmuxTarget": self.pusher.pane,
+            "holder": self.pusher.holder,
+        }));
         let held = self.session.take();
         let leaving = async {
             let session = match held {
@@ -440,7 +445,19 @@ impl Door {
         if error.auth_challenge().is_some() {
             return refused_token(&format!(" at {}", self.name));
         }
-        let said = chain(error);
+        let said = match error {
+            ClientInitializeError::TransportError { error, .. } => match unreached(error) {
+                Some(cause) => {
+                    return FeedError::Later(format!("the bus at {} cannot be reached: {cause}", self.name));
+                }
+                None => plain(error),
+            },
+            // These show the library's own types.
+            ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
+                "its answer is not one of the protocol's".to_owned()
+            }
+            other => chain(other),
+        };
         // What the server takes for the caller's mistake, it will take for one again.
         let mistake = said
             .split_once("HTTP 4")
@@ -510,6 +527,10 @@ async fn call(session: &Session, tool: &'static str, arguments: JsonObject) -> R
             "{tool} broke at the bus: {}",
             shown(&error.message)
         ))),
+        Err(ServiceError::TransportSend(error)) => Err(later(format!(
+            "the connection to the bus is lost: {}",
+            unreached(&error).unwrap_or_else(|| plain(&error))
+        ))),
         Err(error) => Err(later(format!(
             "the connection to the bus is lost: {}",
             chain(&error)
@@ -564,6 +585,33 @@ fn object(value: Value) -> JsonObject {
         Value::Object(body) => body.into_iter().filter(|(_, value)| !value.is_null()).collect(),
         _ => JsonObject::new(),
     }
+}
+
+/// What the way to the server broke by, if no server was reached: the system's own words, which stand at the end of all causes.
+fn unreached(error: &DynamicTransportError) -> Option<String> {
+    let StreamableHttpError::Client(error) = client_error(error)? else {
+        return None;
+    };
+    if !error.is_connect() {
+        return None;
+    }
+    let mut last: &dyn Error = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    Some(shown(&last.to_string()))
+}
+
+/// What the transport broke by, without the name of its Rust type.
+fn plain(error: &DynamicTransportError) -> String {
+    match client_error(error) {
+        Some(StreamableHttpError::Client(error)) => chain(error),
+        _ => chain(&*error.error),
+    }
+}
+
+fn client_error(error: &DynamicTransportError) -> Option<&StreamableHttpError<reqwest::Error>> {
+    error.error.downcast_ref()
 }
 
 /// An error with its causes, each once; without what a person cannot use.

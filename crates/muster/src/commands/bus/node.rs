@@ -15,6 +15,7 @@ use muster_core::Secret;
 use muster_core::text::terminal;
 use muster_web::mcp_bus::remote;
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ const ENDS: Duration = Duration::from_secs(20);
 
 /// How long an agent must have lived to count as started.
 const LIVES: Duration = Duration::from_millis(400);
+
+/// So much of a note is read; one is a few hundred bytes long.
+const NOTE_BYTES: u64 = 64 * 1024;
 
 /// The option of a tmux session that says for which agent it was started: names may meet, because tmux has no dots in them.
 const MARK: &str = "@coord-agent";
@@ -85,15 +89,40 @@ impl Node {
         })
     }
 
-    /// The pusher that was noted, if it still runs.
-    fn running(&self) -> Result<Option<Note>, Failure> {
-        let text = match fs::read(&self.note) {
-            Ok(text) => text,
+    /// What was noted of a pusher, if anything was.
+    fn noted(&self) -> Result<Option<Note>, Failure> {
+        let failed = |error: &dyn std::fmt::Display| failed("read", &self.note, error);
+        let mut options = OpenOptions::new();
+        options.read(true);
+        let file = match regular(&mut options, &self.note) {
+            Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed("read", &self.note, &error)),
+            Err(error) => return Err(failed(&error)),
         };
-        let note: Note = serde_json::from_slice(&text).map_err(|error| failed("read", &self.note, &error))?;
-        Ok(Some(note).filter(|note| sessions::running(note.pid, note.pid_start)))
+        let mut text = Vec::new();
+        file.take(NOTE_BYTES)
+            .read_to_end(&mut text)
+            .map_err(|error| failed(&error))?;
+        serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|error| failed(&error))
+    }
+
+    /// Whether the process that was noted is the pusher that was started for this agent. A number alone says nothing: it may be another
+    /// process's by now.
+    fn runs(&self, note: &Note) -> bool {
+        note.pid_start.is_some() && sessions::running(note.pid, note.pid_start) && self.is_pusher(note.pid)
+    }
+
+    /// Whether the command line of a process is that of a pusher for this agent.
+    fn is_pusher(&self, pid: u32) -> bool {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        let has = |one: &str, other: &str| {
+            let mut pairs = words.iter().zip(words.iter().skip(1));
+            pairs.any(|(first, second)| *first == one.as_bytes() && *second == other.as_bytes())
+        };
+        has("bus", "pusher") && has("--agent", self.seat.as_str())
     }
 
     fn write_down(&self, note: &Note) -> Result<(), Failure> {
@@ -179,7 +208,17 @@ async fn up_with(args: &BusNodeUp, json: bool) -> Result<(), Failure> {
 
 /// Refuses when there is one already.
 fn vacant(node: &Node) -> Result<(), Failure> {
-    if let Some(note) = node.running()? {
+    let noted = node.noted().map_err(|failure| {
+        Failure::refused(
+            "io",
+            format!(
+                "{}; `muster bus node down --id {}` takes that note away. Nothing was started",
+                failure.sentence(),
+                node.seat
+            ),
+        )
+    })?;
+    if let Some(note) = noted.filter(|note| node.runs(note)) {
         return Err(Failure::refused(
             "exists",
             format!(
@@ -266,13 +305,9 @@ fn start_pusher(
     }
     // The directory may become a bus's one day, and nobody else has been there.
     replace(&node.mark, "")?;
-    let mut log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .read(true)
-        .mode(0o600)
-        .open(&node.log)
-        .map_err(|error| failed("open", &node.log, &error))?;
+    let mut appended = OpenOptions::new();
+    appended.create(true).append(true).read(true).mode(0o600);
+    let mut log = regular(&mut appended, &node.log).map_err(|error| failed("open", &node.log, &error))?;
     let begun = log
         .seek(SeekFrom::End(0))
         .map_err(|error| failed("read", &node.log, &error))?;
@@ -309,7 +344,10 @@ fn start_pusher(
         .write_down(&note)
         .and_then(|()| attaches(&mut child, &mut log, begun));
     if let Err(failure) = attached {
-        end(&note);
+        if !end(node, &note) {
+            // It is this process's own child, so that its number is nobody else's yet.
+            let _ = child.kill();
+        }
         let _ = child.wait();
         node.forget();
         return Err(failure);
@@ -370,10 +408,25 @@ async fn down_with(args: &BusNodeDown, json: bool) -> Result<(), Failure> {
         return Err(Failure::usage("say which node ends: --id ID"));
     };
     let node = Node::of(&id, args.dir.as_deref())?;
-    let noted = fs::read(&node.note)
-        .ok()
-        .and_then(|text| serde_json::from_slice::<Note>(&text).ok());
-    let stopped = node.running()?.map(|note| end(&note));
+    // The session is known by its own mark, so that it ends whatever became of the note.
+    let noted = node.noted().unwrap_or_else(|failure| {
+        output::notice(&format!(
+            "muster: {}; it counts as no note, and a pusher that still runs ends when it finds its pane gone",
+            failure.sentence()
+        ));
+        None
+    });
+    if let Some(note) = noted
+        .as_ref()
+        .filter(|note| note.pid_start.is_none() && sessions::running(note.pid, None))
+    {
+        output::notice(&format!(
+            "muster: the note does not say when process {} began, so that it may be another one by now and is left alone",
+            note.pid
+        ));
+    }
+    let running = noted.as_ref().filter(|note| node.runs(note));
+    let stopped = running.map(|note| end(&node, note));
     let session = node.end_session()?;
     node.forget();
     if noted.is_none() && !session {
@@ -411,16 +464,21 @@ async fn clear(node: &Node, note: Option<&Note>) -> bool {
     let (Some(note), Some(token)) = (note, pusher::token(None)) else {
         return false;
     };
-    remote::clear(&note.server, token, &node.seat).await.is_ok()
+    remote::clear(&note.server, token, &node.seat, &note.pane)
+        .await
+        .is_ok()
 }
 
-/// Ends a pusher; whether it ended in order.
-fn end(note: &Note) -> bool {
+/// Ends a pusher; whether it ended in order. A process that is not known to be the one that was noted is left alone.
+fn end(node: &Node, note: &Note) -> bool {
     let Ok(number) = i32::try_from(note.pid) else {
         return false;
     };
     let pid = Pid::from_raw(number);
     for (signal, time) in [(Signal::SIGTERM, ENDS), (Signal::SIGKILL, Duration::from_secs(1))] {
+        if !node.runs(note) {
+            return false;
+        }
         match kill(pid, signal) {
             Err(Errno::ESRCH) => return signal == Signal::SIGTERM,
             Err(_) => return false,
@@ -471,17 +529,34 @@ fn make_folder(file: &Path) -> Result<(), Failure> {
         .map_err(|error| failed("make", folder, &error))
 }
 
+/// Opens a file that is nothing but a file: a link could lead anywhere, and what is no file could keep its reader waiting forever.
+fn regular(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
+    let file = options
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(std::io::Error::other("it is no regular file"))
+    }
+}
+
+/// Writes a file anew, so that after a crash it is the old one or the new one, and whole.
 fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let fresh = path.with_extension(format!("new-{}", std::process::id()));
     let write = || {
+        // One of this name was left by a process of this number that has ended.
+        let _ = fs::remove_file(&fresh);
         let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .write(true)
             .mode(0o600)
             .open(&fresh)?;
         file.write_all(text.as_bytes())?;
-        fs::rename(&fresh, path)
+        file.sync_all()?;
+        fs::rename(&fresh, path)?;
+        path.parent()
+            .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     };
     write().map_err(|error| failed("write", path, &error))
 }

@@ -1,7 +1,9 @@
 //! `muster bus pusher`: types what an agent has unread into its tmux pane on this machine. Never says its token or a message, and never goes on without the right to.
 
+use std::io::IsTerminal as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,15 +13,20 @@ use muster_bus::push::{
 };
 use muster_bus::transports::{self, TransportKind};
 use muster_bus::wait::Watch;
-use muster_bus::{SeatId, build_id, registry};
+use muster_bus::{BusError, build_id, registry};
 use muster_core::text::terminal;
 use muster_core::{Secret, secret};
 use muster_mirror::{Server, TmuxPanes};
 use muster_web::mcp_bus::remote::{Pusher, Remote};
+use tokio::net::UnixStream;
 use tokio::runtime::Handle;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{FilterExt as _, Targets, filter_fn};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{open, refused, seat};
 use crate::cli::BusPusher;
@@ -75,16 +82,20 @@ enum Way {
 }
 
 pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
-    super::serve::log(tracing::Level::INFO);
+    log();
     let (id, pane, way) = asked(&args)?;
+    if matches!(way, Way::Local) {
+        let dir = super::folder(args.dir.as_deref())?;
+        // A pusher delivers from a bus that is there; a directory that was mistyped would become an empty one.
+        if !muster_bus::home::is_bus(&dir) {
+            return Err(refused(BusError::NoBus(dir)));
+        }
+    }
     let mut plan = plan(&args, &id, pane)?;
     let panes = Arc::new(panes()?);
     plan.seat.target = find(&panes, &plan.seat.target)?;
-    let bus = match &way {
-        Way::Remote { server, .. } => server.clone(),
-        Way::Local => super::folder(args.dir.as_deref())?.display().to_string(),
-    };
-    let _alone = alone(&plan.seat.id, &bus)?;
+    not_its_own(&plan.seat.target)?;
+    let _alone = alone(&plan.seat).await?;
     let watched = (panes.clone(), plan.seat.target.clone());
     let (stop, cancel) = (Stop::new(), CancellationToken::new());
     let ends = (stop.clone(), cancel.clone());
@@ -94,6 +105,21 @@ pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
         Way::Local => local(&plan, &panes, args.dir.as_deref(), &stop),
     });
     until_ended(pushing, ends, watched).await
+}
+
+/// Logs go to standard error. Of the protocol's library nothing does: it prints its own types, and below a warning whole messages.
+fn log() {
+    let filter = from_environment("MUSTER_LOG")
+        .and_then(|said| said.parse().ok())
+        .unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        // A line that cannot be written, because the terminal was closed, must not break the end that is under way.
+        .log_internal_errors(false)
+        .with_filter(filter.and(filter_fn(|meta| !meta.target().starts_with("rmcp"))));
+    // A second subscriber in one process cannot be; there is none before this.
+    let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
 /// Reads who, where and by which way out of the flags and the environment.
@@ -136,8 +162,12 @@ async fn until_ended(
     (panes, pane): (Arc<TmuxPanes>, String),
 ) -> Result<(), Failure> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    // The terminal that it was started from may close; whoever wants it to end says so.
-    let _hangup = signal(SignalKind::hangup())?;
+    // A terminal that closes ends what runs in it, unless that was started to outlive it, as nohup does.
+    let mut hangup = if hangup_is_ignored() {
+        None
+    } else {
+        Some(signal(SignalKind::hangup())?)
+    };
     let fault = |error: tokio::task::JoinError| Failure::refused("fault", error.to_string());
     let mut lost = false;
     loop {
@@ -145,6 +175,7 @@ async fn until_ended(
             ended = &mut pushing => return ended.map_err(fault)?,
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            () = hung_up(&mut hangup) => break,
             () = tokio::time::sleep(LOOK) => {
                 let (panes, pane) = (panes.clone(), pane.clone());
                 let looked = tokio::task::spawn_blocking(move || panes.probe(&pane)).await;
@@ -168,6 +199,26 @@ async fn until_ended(
     } else {
         ended
     }
+}
+
+/// Waits for the terminal to close. It is never told of where that is ignored.
+async fn hung_up(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => {
+            hangup.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether whoever started this process had it ignore that its terminal closes.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The lowest bit is the first signal, which this one is.
+    ignored
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 == 1)
 }
 
 fn gave_up() -> Failure {
@@ -232,19 +283,78 @@ fn find(panes: &TmuxPanes, words: &str) -> Result<String, Failure> {
     })
 }
 
-/// Holds the place of the one pusher of this user that delivers for an agent of a bus here. It dies with the process, whatever ends that.
-fn alone(seat: &SeatId, bus: &str) -> Result<UnixListener, Failure> {
-    let of = format!("muster pusher\0{}\0{bus}\0{seat}", nix::unistd::getuid());
+/// Refuses the pane that this very process writes its log into: the log would stand in the way of whatever is typed there.
+fn not_its_own(pane: &str) -> Result<(), Failure> {
+    if from_environment("TMUX_PANE").as_deref() != Some(pane) || !std::io::stderr().is_terminal() {
+        return Ok(());
+    }
+    Err(Failure::refused(
+        "pane",
+        format!(
+            "the pane {} is the one this pusher writes its own log to; name the agent's pane (`tmux list-panes -a`), or redirect the log. Nothing was started",
+            terminal(pane)
+        ),
+    ))
+}
+
+/// The tmux server that a pane is one of: its process and when that began, which are the same however the server is reached.
+fn tmux_server(pane: &str) -> Result<String, Failure> {
+    let refused = |reason: &str| {
+        Failure::refused(
+            "tmux",
+            format!("tmux does not say which server the pane is one of: {reason}. Nothing was started"),
+        )
+    };
+    let done = Command::new("tmux")
+        .args(["-u", "display-message", "-p", "-t", pane, "#{pid} #{start_time}"])
+        .env_remove(TOKEN)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| refused(&error.to_string()))?;
+    let said = String::from_utf8_lossy(&done.stdout).trim().to_owned();
+    if done.status.success() && !said.is_empty() {
+        Ok(said)
+    } else {
+        Err(refused(&terminal(String::from_utf8_lossy(&done.stderr).trim())))
+    }
+}
+
+/// Holds the place of the one pusher that types for an agent into its pane, by whatever name and way it reaches the bus. It dies with the
+/// process, whatever ends that.
+async fn alone(seat: &Seat) -> Result<UnixListener, Failure> {
+    let of = format!(
+        "muster pusher\0{}\0{}\0{}",
+        tmux_server(&seat.target)?,
+        seat.target,
+        seat.id
+    );
     let name = format!("muster-pusher-{}", secret::sha256_hex(of.as_bytes()));
-    SocketAddr::from_abstract_name(name)
-        .and_then(|address| UnixListener::bind_addr(&address))
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::AddrInUse => Failure::refused(
+    let bound = SocketAddr::from_abstract_name(&name).and_then(|address| UnixListener::bind_addr(&address));
+    match bound {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            let (who, how) = match holder_of(&name).await {
+                Some(pid) => (format!(", process {pid},"), format!("; `kill {pid}` ends it")),
+                None => (String::new(), String::new()),
+            };
+            Err(Failure::refused(
                 "running",
-                format!("another pusher on this machine delivers for {seat} already; nothing was started"),
-            ),
-            _ => Failure::refused("io", error.to_string()),
-        })
+                format!(
+                    "another pusher on this machine{who} delivers for {} into the pane {} already{how}. Nothing was started",
+                    seat.id,
+                    terminal(&seat.target)
+                ),
+            ))
+        }
+        Err(error) => Err(Failure::refused("io", error.to_string())),
+    }
+}
+
+/// The process that holds a place, as the kernel noted it. A caller that would have to wait gets no answer.
+async fn holder_of(name: &str) -> Option<i32> {
+    let stream = UnixStream::connect(format!("\0{name}")).await.ok()?;
+    // One of another process namespace has no number here.
+    stream.peer_cred().ok()?.pid().filter(|pid| *pid > 0)
 }
 
 /// Who this is among all that may deliver: the same after a crash, so that its own lease does not keep it out, and another on every machine.
@@ -284,17 +394,22 @@ fn remote(
         force: plan.force,
     };
     let mut feed = Remote::new(runtime, server, token, pusher, cancel).map_err(ended)?;
-    let mut complained = false;
-    while !stop.is_set() {
+    let (mut begun, mut complained) = (false, false);
+    while !begun && !stop.is_set() {
         match feed.begin() {
-            Ok(()) => break,
-            Err(FeedError::Later(reason)) if !complained => {
-                tracing::warn!(%reason, "the bus is asked again until it answers");
+            Ok(()) => begun = true,
+            // Whoever asks for the end breaks off what is being asked, too.
+            Err(FeedError::Later(reason)) if !complained && !stop.is_set() => {
+                tracing::warn!("{reason}; it is asked again until it answers");
                 complained = true;
             }
             Err(FeedError::Later(_)) => {}
             Err(refusal) => return Err(ended(refusal)),
         }
+    }
+    if !begun {
+        // It published no marker, so there is none to take away.
+        return Ok(());
     }
     let delivered = deliver(plan, panes, &mut feed, stop);
     if let Err(error) = feed.leave() {
@@ -320,8 +435,9 @@ fn local(plan: &Plan, panes: &TmuxPanes, dir: Option<&std::path::Path>, stop: &S
         LocalFeed::new(&home, &watch, id, &plan.seat.target, plan.seat.include_room).map_err(refused)?;
     let delivered = deliver(plan, panes, &mut feed, stop);
     drop(feed);
-    transports::clear(&home, id).map_err(refused)?;
-    delivered
+    // One that took its place meanwhile has a marker of its own.
+    let cleared = transports::clear_of(&home, id, &plan.seat.target).map_err(refused);
+    delivered.and(cleared.map(drop))
 }
 
 fn deliver(plan: &Plan, panes: &TmuxPanes, feed: &mut dyn Feed, stop: &Stop) -> Result<(), Failure> {

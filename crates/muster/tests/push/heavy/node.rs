@@ -307,6 +307,65 @@ fn a_node_whose_pusher_was_killed_is_ended_all_the_same() {
 }
 
 #[test]
+fn a_note_that_proves_nothing_ends_no_process() {
+    let machine = Machine::new("me");
+    let stranger = crate::bus::Process::lasting();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", stranger.pid())).unwrap();
+    let began: u64 = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .nth(19)
+        .unwrap()
+        .parse()
+        .unwrap();
+    for start in [json!(began), Value::Null] {
+        assert!(machine.up("me").status.success());
+        let pusher = machine.pid("me");
+        let note = machine.file("pids/pusher-me.json");
+        let mut noted: Value = serde_json::from_slice(&fs::read(&note).unwrap()).unwrap();
+        noted["pid"] = stranger.pid().into();
+        noted["pidStart"] = start;
+        fs::write(&note, noted.to_string()).unwrap();
+        let said = machine.down("me");
+        assert!(said.status.success(), "{said:?}");
+        assert!(runs(stranger.pid()), "a stranger was ended: {said:?}");
+        assert!(!machine.tmux.has("coord-me"), "{said:?}");
+        kill(Pid::from_raw(i32::try_from(pusher).unwrap()), Signal::SIGKILL).unwrap();
+    }
+}
+
+#[test]
+fn a_session_is_ended_whatever_became_of_the_note() {
+    let machine = Machine::new("me");
+    let note = machine.file("pids/pusher-me.json");
+    let damage: [(&str, &dyn Fn()); 4] = [
+        ("empty", &|| fs::write(&note, "").unwrap()),
+        ("half", &|| fs::write(&note, "{\"pid\": 12").unwrap()),
+        ("a link", &|| {
+            fs::rename(&note, note.with_extension("moved")).unwrap();
+            std::os::unix::fs::symlink(note.with_extension("moved"), &note).unwrap();
+        }),
+        ("a pipe", &|| {
+            fs::remove_file(&note).unwrap();
+            assert!(Command::new("mkfifo").arg(&note).status().unwrap().success());
+        }),
+    ];
+    for (what, damaged) in damage {
+        assert!(machine.up("me").status.success(), "{what}");
+        let pusher = machine.pid("me");
+        damaged();
+        let said = machine.down("me");
+        assert!(said.status.success(), "{what}: {said:?}");
+        assert!(said.err.contains("could not read"), "{what}: {said:?}");
+        assert!(!machine.tmux.has("coord-me"), "{what}: {said:?}");
+        assert!(fs::symlink_metadata(&note).is_err(), "{what}");
+        kill(Pid::from_raw(i32::try_from(pusher).unwrap()), Signal::SIGKILL).unwrap();
+    }
+}
+
+#[test]
 fn doctor_takes_a_nodes_pusher_for_nobody_else() {
     let machine = Machine::new("me");
     let up = Said::of({
@@ -373,4 +432,24 @@ fn a_node_starts_tmux_where_none_runs_and_works_under_the_shared_token() {
         !environment.is_empty() && !environment.contains(SHARED),
         "{environment}"
     );
+}
+
+#[test]
+fn a_log_that_is_no_file_is_refused_and_nothing_runs() {
+    let machine = Machine::new("me");
+    let (log, target) = (machine.file("logs/pusher-me.log"), machine.bus.path("elsewhere"));
+    fs::create_dir_all(machine.file("logs")).unwrap();
+    for what in ["a pipe", "a link"] {
+        let _ = fs::remove_file(&log);
+        if what == "a pipe" {
+            assert!(Command::new("mkfifo").arg(&log).status().unwrap().success());
+        } else {
+            std::os::unix::fs::symlink(&target, &log).unwrap();
+        }
+        let said = machine.up("me");
+        assert_eq!(said.status.code(), Some(1), "{what}: {said:?}");
+        assert!(said.err.contains("could not open"), "{what}: {said:?}");
+        assert!(!machine.tmux.has("coord-me") && !target.exists(), "{what}");
+        assert!(!machine.file("pids/pusher-me.pid").exists(), "{what}");
+    }
 }

@@ -105,7 +105,8 @@ fn a_pusher_takes_its_marker_with_it_whichever_way_it_is_asked_to_end() {
     let token = bus.mint("me");
     let daemon = bus.daemon_with(&[]);
     let agent = tmux.agent("me");
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+    // The last is a terminal that closes.
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
         assert!(has_marker(&bus, "me"));
         let begun = Instant::now();
@@ -113,13 +114,107 @@ fn a_pusher_takes_its_marker_with_it_whichever_way_it_is_asked_to_end() {
         assert!(said.0.success(), "{said:?}");
         assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
         assert!(!has_marker(&bus, "me"), "{signal}");
+        assert!(!said.1.contains("WARN") && !said.1.contains("rmcp"), "{}", said.1);
     }
-    // A terminal that closes is no such word.
-    let pushing = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    // Unless it was started to outlive its terminal.
+    let mut command = std::process::Command::new("nohup");
+    let inner = pusher(&bus, &tmux, &daemon.url(), &token, &agent);
+    command
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env_clear();
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("PATH", std::env::var_os("PATH").unwrap());
+    let pushing = Pusher::start(command);
     pushing.process.signal(Signal::SIGHUP);
     std::thread::sleep(Duration::from_millis(300));
     assert!(has_marker(&bus, "me"));
     assert!(pushing.end_by(Signal::SIGTERM).0.success());
+}
+
+#[test]
+fn an_unreachable_bus_is_one_sentence_and_an_end_before_it_answers_is_none() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let agent = tmux.agent("me");
+    let pushing = Pusher::begin(pusher(&bus, &tmux, "http://127.0.0.1:9/mcp", "tk_x", &agent));
+    pushing.err.says("asked again");
+    std::thread::sleep(Duration::from_secs(1));
+    let (status, said) = pushing.end_by(Signal::SIGTERM);
+    assert!(status.success(), "{said}");
+    assert_eq!(said.trim().lines().count(), 1, "{said}");
+    assert!(
+        said.contains("the bus at http://127.0.0.1:9/mcp cannot be reached: Connection refused"),
+        "{said}"
+    );
+    assert!(!said.contains("::<") && !said.contains("rmcp"), "{said}");
+}
+
+#[test]
+fn a_pusher_does_not_type_into_the_pane_that_shows_its_own_log() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let inner = pusher(&bus, &tmux, "http://127.0.0.1:9/mcp", "tk_x", &tmux.agent("me"));
+    let program = inner.get_program().to_str().unwrap();
+    let line = format!(
+        "AGENT_COORD_TOKEN=tk_x '{program}' bus pusher --server http://127.0.0.1:9/mcp --agent me --tmux $TMUX_PANE; sleep 600"
+    );
+    let pane = tmux.run(&[
+        "new-session",
+        "-d",
+        "-s",
+        "own",
+        "-x",
+        "200",
+        "-y",
+        "30",
+        "-P",
+        "-F",
+        "#{pane_id}",
+        "--",
+        "sh",
+        "-c",
+        &line,
+    ]);
+    until("the refusal", || {
+        tmux.screen(&pane).contains("Nothing was started")
+    });
+    let screen = tmux.screen(&pane);
+    assert!(
+        screen.contains(&format!(
+            "the pane {pane} is the one this pusher writes its own log to"
+        )),
+        "{screen}"
+    );
+}
+
+#[test]
+fn a_pusher_that_ends_leaves_the_marker_of_its_successor() {
+    let (bus, tmux, other) = (Bus::new(), Tmux::new(), Tmux::new());
+    let token = bus.mint("me");
+    let daemon = bus.daemon_with(&[]);
+    // The second pane has another number than the first.
+    other.run(&["new-session", "-d", "-s", "first", "sleep", "600"]);
+    let (agent, next) = (tmux.agent("me"), other.agent("me"));
+    assert_ne!(agent.pane, next.pane);
+    let first = Pusher::start(pusher(&bus, &tmux, &daemon.url(), &token, &agent));
+    let second = Pusher::start(pusher(&bus, &other, &daemon.url(), &token, &next));
+    assert_eq!(marker(&bus, "me")["target"], next.pane);
+    assert!(first.end_by(Signal::SIGTERM).0.success());
+    assert_eq!(marker(&bus, "me")["target"], next.pane);
+    assert!(second.end_by(Signal::SIGTERM).0.success());
+    assert!(!has_marker(&bus, "me"));
+}
+
+#[test]
+fn a_local_pusher_makes_no_bus() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let agent = tmux.agent("me");
+    let folder = bus.path("mistyped");
+    let mut command = bus.command(&["bus", "pusher", "--local", "--agent", "me", "--tmux", &agent.pane]);
+    command.arg("--dir").arg(&folder).env("TMUX", tmux.env());
+    let said = Said::of(command);
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    assert!(said.err.contains("muster init --dir"), "{said:?}");
+    assert!(!folder.exists());
 }
 
 #[test]
@@ -247,11 +342,25 @@ fn two_pushers_for_one_seat_paste_a_message_once() {
     let (status, said) = same.ended();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("another pusher"), "{said}");
-    // One that cannot be told from one of another machine waits for its turn.
-    let elsewhere = format!("http://localhost:{}/mcp", daemon.port());
-    let mut command = pusher(&bus, &tmux, &elsewhere, &token, &agent);
-    command.env("TMUX_TMPDIR", bus.path("elsewhere"));
-    let second = Pusher::start(command);
+    // However it reaches the bus: by another name, by another tmux environment, or by the files.
+    let localhost = format!("http://localhost:{}/mcp", daemon.port());
+    let mut renamed = pusher(&bus, &tmux, &localhost, &token, &agent);
+    renamed.env("TMUX_TMPDIR", bus.path("elsewhere"));
+    let mut local = bus.command(&["bus", "pusher", "--local", "--agent", "me", "--tmux", &agent.pane]);
+    local.env("TMUX", tmux.env());
+    for command in [renamed, local] {
+        let (status, said) = Pusher::begin(command).ended();
+        assert_eq!(status.code(), Some(1), "{said}");
+        let pid = first.process.pid();
+        assert!(
+            said.contains(&format!("process {pid},")) && said.contains(&format!("`kill {pid}`")),
+            "{said}"
+        );
+    }
+    // One for another pane waits for its turn, as one of another machine does.
+    let other = Tmux::new();
+    let waiting = other.agent("me");
+    let second = Pusher::start(pusher(&bus, &other, &localhost, &token, &waiting));
     for round in 0..3 {
         peer.ok(
             "send_message",
@@ -263,6 +372,7 @@ fn two_pushers_for_one_seat_paste_a_message_once() {
     for round in 0..3 {
         assert_eq!(agent.times(&format!("message {round}")), 1, "{:?}", agent.taken());
     }
+    assert_eq!(waiting.taken().len(), 0, "{:?}", waiting.taken());
     // The seat goes over once the first is gone.
     assert!(first.end_by(Signal::SIGTERM).0.success());
     drop(second);
