@@ -13,7 +13,7 @@ use muster_bus::push::{
 };
 use muster_bus::transports::{self, TransportKind};
 use muster_bus::wait::Watch;
-use muster_bus::{BusError, build_id, registry};
+use muster_bus::{BusError, Home, SeatId, build_id, registry, rename};
 use muster_core::text::terminal;
 use muster_core::{Secret, secret};
 use muster_mirror::{Server, TmuxPanes};
@@ -411,7 +411,7 @@ fn remote(
         // It published no marker, so there is none to take away.
         return Ok(());
     }
-    let delivered = deliver(plan, panes, &mut feed, stop);
+    let delivered = deliver(plan, &plan.seat, panes, &mut feed, stop);
     if let Err(error) = feed.leave() {
         tracing::warn!(%error, "the marker could not be taken away; it counts no more in five minutes");
     }
@@ -431,23 +431,54 @@ fn local(plan: &Plan, panes: &TmuxPanes, dir: Option<&std::path::Path>, stop: &S
     };
     transports::report(&home, id, report).map_err(refused)?;
     let watch = Watch::new(&home);
-    let mut feed =
-        LocalFeed::new(&home, &watch, id, &plan.seat.target, plan.seat.include_room).map_err(refused)?;
-    let delivered = deliver(plan, panes, &mut feed, stop);
-    drop(feed);
-    // One that took its place meanwhile has a marker of its own.
-    let cleared = transports::clear_of(&home, id, &plan.seat.target).map_err(refused);
-    delivered.and(cleared.map(drop))
+    let mut seat = plan.seat.clone();
+    loop {
+        let mut feed =
+            LocalFeed::new(&home, &watch, &seat.id, &seat.target, seat.include_room).map_err(refused)?;
+        let delivered = deliver(plan, &seat, panes, &mut feed, stop);
+        drop(feed);
+        if delivered.is_err()
+            && !stop.is_set()
+            && let Some(new) = renamed(&home, &seat, stop)
+        {
+            tracing::info!(from = %seat.id, to = %new, "the agent was renamed, and is delivered to under its new id");
+            seat.id = new;
+            continue;
+        }
+        // One that took its place meanwhile has a marker of its own.
+        let cleared = transports::clear_of(&home, &seat.id, &seat.target).map_err(refused);
+        return delivered.and(cleared.map(drop));
+    }
 }
 
-fn deliver(plan: &Plan, panes: &TmuxPanes, feed: &mut dyn Feed, stop: &Stop) -> Result<(), Failure> {
+/// The new id of an agent that took its marker along, and what is unread. A rename moves one thing after the other, so it is looked for a moment.
+fn renamed(home: &Home, seat: &Seat, stop: &Stop) -> Option<SeatId> {
+    for _ in 0..10 {
+        if let Ok(Some(new)) = rename::forwarded(home, &seat.id)
+            && let Ok(Some(found)) = transports::load(home, &new)
+            && found.pane() == Some(seat.target.as_str())
+        {
+            return Some(new);
+        }
+        stop.wait(Duration::from_millis(50));
+    }
+    None
+}
+
+fn deliver(
+    plan: &Plan,
+    seat: &Seat,
+    panes: &TmuxPanes,
+    feed: &mut dyn Feed,
+    stop: &Stop,
+) -> Result<(), Failure> {
     if stop.is_set() {
         return Ok(());
     }
     output::notice(&format!(
         "{ATTACHED}what {} has unread is typed into the pane {} from now on",
-        plan.seat.id,
-        terminal(&plan.seat.target)
+        seat.id,
+        terminal(&seat.target)
     ));
     let told = Told {
         panes,
@@ -455,7 +486,7 @@ fn deliver(plan: &Plan, panes: &TmuxPanes, feed: &mut dyn Feed, stop: &Stop) -> 
         last: Mutex::default(),
         gone: AtomicBool::new(false),
     };
-    let pushed = push::run(feed, &told, &plan.seat, &plan.settings, stop).map_err(ended);
+    let pushed = push::run(feed, &told, seat, &plan.settings, stop).map_err(ended);
     if told.gone.load(Ordering::SeqCst) {
         return Err(Failure::refused("pane", GONE));
     }

@@ -431,6 +431,27 @@ fn under_a_token_that_all_share_a_pusher_says_that_it_means_a_live_agent() {
 }
 
 #[test]
+fn a_local_pusher_goes_on_under_the_new_id_of_its_agent() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let agent = tmux.agent("me");
+    let (me, peer) = (bus.joined("me"), bus.joined("peer"));
+    let mut command = bus.command(&["bus", "pusher", "--local", "--agent", "me", "--tmux", &agent.pane]);
+    command.env("TMUX", tmux.env());
+    let pushing = Pusher::start(command);
+    me.ok("rename_agent", json!({"agentId": "me", "newAgentId": "myself"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "myself", "text": "under the new name"}),
+    );
+    agent.gets("under the new name");
+    until("the message is read", || {
+        peer.ok("status", json!({"agentId": "myself"}))["inboxUnread"] == 0
+    });
+    assert!(pushing.end_by(Signal::SIGTERM).0.success());
+    assert!(!has_marker(&bus, "myself") && !has_marker(&bus, "me"));
+}
+
+#[test]
 fn a_local_pusher_needs_no_server() {
     let (bus, tmux) = (Bus::new(), Tmux::new());
     let agent = tmux.agent("me");
