@@ -409,22 +409,40 @@ fn gemini(rows: &[Row]) -> Option<Input> {
             .first()
             .is_some_and(|cell| cell.style.paper != Ink::Plain && cell.is_blank())
     };
-    let top = rows.iter().rposition(|row| {
+    let prompts = |row: &Row| {
         let mut cells = row.cells.iter().skip(1).map(|cell| cell.char);
-        grounded(row)
-            && cells.next().is_some_and(|char| matches!(char, '>' | '!' | '*'))
-            && cells.next() == Some(' ')
+        cells.next().is_some_and(|char| matches!(char, '>' | '!' | '*')) && cells.next() == Some(' ')
+    };
+    // Where it does not learn the terminal's colours it draws no ground, but an edge above and one below.
+    let edge = |row: &Row, of: char| {
+        let text = row.text();
+        let text = text.trim_end_matches([' ', '\u{a0}']);
+        !text.is_empty() && text.chars().all(|char| char == of)
+    };
+    let edged = |at: usize| {
+        at.checked_sub(1)
+            .and_then(|above| rows.get(above))
+            .is_some_and(|row| edge(row, '▄'))
+    };
+    let top = (0..rows.len()).rev().find(|at| {
+        rows.get(*at)
+            .is_some_and(|row| prompts(row) && (grounded(row) || edged(*at)))
     })?;
     let roof = between(rows, top.saturating_sub(4), top);
     if !roof.iter().any(|row| rule(row, true)) {
         return None;
     }
-    let length = between(rows, top + 1, rows.len())
-        .iter()
-        .take_while(|row| grounded(row) && is_indented(row, 3))
-        .count();
-    // The last row of the ground is its lower edge.
-    let bottom = top + length.max(1);
+    let below = between(rows, top + 1, rows.len());
+    let bottom = if edged(top) {
+        top + 1 + below.iter().position(|row| edge(row, '▀'))?
+    } else {
+        let length = below
+            .iter()
+            .take_while(|row| grounded(row) && is_indented(row, 3))
+            .count();
+        // The last row of the ground is its lower edge.
+        top + length.max(1)
+    };
     let mut found = input(Program::GeminiCli, rows, (top, bottom), 3);
     found.shell = rows
         .get(top)

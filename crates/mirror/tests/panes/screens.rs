@@ -105,6 +105,7 @@ const TABLE: &[(&str, Option<Why>)] = &[
     ("gemini-idle", None),
     ("gemini-after", None),
     ("gemini-draft", Some(Why::Draft)),
+    ("gemini-edged", Some(Why::Draft)),
     ("gemini-shell", Some(Why::Draft)),
     ("gemini-slash-clear", Some(Why::Draft)),
     ("gemini-slash-compact", Some(Why::Draft)),
@@ -336,6 +337,10 @@ fn what_was_pasted_is_found_again_and_nothing_else_is_taken_for_it() {
         ("codex-pasted-long", &long),
         ("gemini-pasted-short", three),
         ("gemini-pasted-long", &long),
+        (
+            "gemini-edged",
+            "[agent-coord] message t-0001\n# one\n# two\n/clear\n! touch x",
+        ),
     ];
     for (name, text) in table {
         assert!(input(name).holds(text), "{name}: {:?}", input(name).text());
