@@ -379,7 +379,7 @@ fn codex(rows: &[Row], cursor: Option<(usize, usize)>) -> Option<Input> {
                 .is_some_and(|style| style.bold && !style.dim && !style.reverse && style.paper == Ink::Plain)
     })?;
     // A message of several paragraphs has blank rows, too; it goes on at least to the cursor.
-    let from = cursor.map_or(top, |(_, row)| row.max(top)) + 1;
+    let from = cursor.map_or(top, |(_, row)| row.min(rows.len()).max(top)) + 1;
     let after = between(rows, from, rows.len());
     let bottom = from + after.iter().position(Row::is_blank).unwrap_or(after.len());
     let footer = between(rows, bottom, rows.len())
