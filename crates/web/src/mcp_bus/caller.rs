@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -30,6 +31,8 @@ struct Held {
     tokens: Option<Tokens>,
     /// The file that was read, so that a rename of an agent by another process is noticed.
     seen: Option<Seen>,
+    /// How many maps were read: as long as it is the same, so is whoever was let in.
+    reads: u64,
 }
 
 type Seen = (u64, u64, i64, i64);
@@ -44,7 +47,11 @@ impl Bearers {
         let tokens = Tokens::load(home)?;
         Ok(Self {
             home: home.clone(),
-            state: Arc::new(Mutex::new(Held { tokens, seen })),
+            state: Arc::new(Mutex::new(Held {
+                tokens,
+                seen,
+                reads: 0,
+            })),
             shared: shared.map(|token| TokenHash::of(token.expose())),
         })
     }
@@ -73,15 +80,28 @@ impl Bearers {
         } else {
             state.tokens = tokens;
         }
+        state.reads += 1;
         Ok(())
     }
 
-    fn caller(&self, bearer: &str, peer: Option<IpAddr>) -> Option<Caller> {
-        if self.lock().seen != seen(&self.home)
-            && let Err(error) = self.reload()
-        {
+    /// The number of the map that counts now, which is read again when its file is another.
+    fn fresh(&self) -> u64 {
+        let now = seen(&self.home);
+        let (changed, reads) = {
+            let state = self.lock();
+            (state.seen != now, state.reads)
+        };
+        if !changed {
+            return reads;
+        }
+        if let Err(error) = self.reload() {
             tracing::error!(error = %error.chain(), "tokens.json could not be read; the tokens that were read before still count");
         }
+        self.lock().reads
+    }
+
+    fn caller(&self, bearer: &str, peer: Option<IpAddr>) -> Option<Caller> {
+        self.fresh();
         match &self.lock().tokens {
             Some(tokens) => tokens.find(bearer).map(|seat| Caller {
                 seat: Some(seat),
@@ -121,6 +141,8 @@ pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Requ
         .extensions()
         .get::<ConnectInfo<SocketAddr>>()
         .map(|peer| peer.0.ip());
+    // Before the look: a map that is read in between is looked up again.
+    let reads = daemon.bearers.fresh();
     let known = bearer(request.headers()).and_then(|bearer| {
         Some((
             daemon.bearers.caller(bearer, peer)?,
@@ -128,6 +150,7 @@ pub(super) async fn bearers_only(State(daemon): State<Daemon>, mut request: Requ
             Standing {
                 bearers: daemon.bearers.clone(),
                 token: Secret::new(bearer.to_owned()),
+                reads: Arc::new(AtomicU64::new(reads)),
             },
         ))
     });
@@ -165,12 +188,22 @@ pub(super) struct Bearer(pub(super) TokenHash);
 pub(super) struct Standing {
     bearers: Bearers,
     token: Secret,
+    /// The map by which it was last let in. Looking it up in a large map takes its time, and a thousand calls wait at once.
+    reads: Arc<AtomicU64>,
 }
 
 impl Standing {
     /// Asks again, by the file as it is now.
     pub(super) fn holds(&self) -> bool {
-        self.bearers.caller(self.token.expose(), None).is_some()
+        let reads = self.bearers.fresh();
+        if self.reads.load(Ordering::Relaxed) == reads {
+            return true;
+        }
+        let holds = self.bearers.caller(self.token.expose(), None).is_some();
+        if holds {
+            self.reads.store(reads, Ordering::Relaxed);
+        }
+        holds
     }
 }
 
