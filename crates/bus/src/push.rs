@@ -66,7 +66,7 @@ pub struct Screen {
 /// What is typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
-    /// A block of text for the agent to read, made inert by [`text::Inert`]: nothing in it acts.
+    /// A block of text for the agent to read.
     Text {
         /// The text.
         text: text::Inert,

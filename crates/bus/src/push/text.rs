@@ -15,7 +15,8 @@ pub const MAX_BLOCK: usize = 16 * 1024;
 /// What the bus's own lines take besides the messages, at most: the first line, a banner, the line under a text that was cut.
 const OWN: usize = 512;
 
-/// A text in which nothing acts: no control character but the line break and the tab, no mark that a program expands or runs, and a first line that is muster's own.
+/// A text without control characters but the line break and the tab. As a block it has besides a first line that is muster's own, and peers' words only
+/// quoted, with the marks broken up that a program expands or runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inert(String);
 
