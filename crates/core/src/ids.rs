@@ -71,6 +71,24 @@ ids! {
     AuditId,
     /// A notice (push) to the owner.
     NoticeId,
+    /// A project: a root folder and what belongs to it.
+    ProjectId,
+    /// A task.
+    TaskId,
+    /// A task's git worktree.
+    WorktreeId,
+    /// A run of an agent on a task.
+    RunId,
+    /// A machine that runs agents.
+    HostId,
+    /// A forge's or tracker's account.
+    IntegrationId,
+    /// Somebody's database, reached through the gateway.
+    ConnectionId,
+    /// A policy.
+    PolicyId,
+    /// A question that waits for the owner.
+    AskId,
 }
 
 #[cfg(test)]
