@@ -72,7 +72,16 @@ bind_ids!(
     ChiefId,
     TurnId,
     AuditId,
-    NoticeId
+    NoticeId,
+    ProjectId,
+    TaskId,
+    WorktreeId,
+    RunId,
+    HostId,
+    IntegrationId,
+    ConnectionId,
+    PolicyId,
+    AskId
 );
 
 /// A tuple of arguments, `()` for none. The owner's `$1` is not part of it.
