@@ -38,6 +38,16 @@ pub enum Subject {
     Passkey(muster_core::ids::PasskeyId),
     /// The owner's account.
     Owner(OwnerId),
+    /// A project.
+    Project(muster_core::ids::ProjectId),
+    /// A task, its worktree and its runs.
+    Task(muster_core::ids::TaskId),
+    /// A host.
+    Host(muster_core::ids::HostId),
+    /// An integration.
+    Integration(muster_core::ids::IntegrationId),
+    /// A database connection.
+    Connection(muster_core::ids::ConnectionId),
 }
 
 impl std::fmt::Display for Subject {
@@ -50,6 +60,11 @@ impl std::fmt::Display for Subject {
             Subject::Chief(id) => write!(f, "chief:{id}"),
             Subject::Passkey(id) => write!(f, "passkey:{id}"),
             Subject::Owner(id) => write!(f, "owner:{id}"),
+            Subject::Project(id) => write!(f, "project:{id}"),
+            Subject::Task(id) => write!(f, "task:{id}"),
+            Subject::Host(id) => write!(f, "host:{id}"),
+            Subject::Integration(id) => write!(f, "integration:{id}"),
+            Subject::Connection(id) => write!(f, "db_connection:{id}"),
         }
     }
 }
