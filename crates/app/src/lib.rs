@@ -3,6 +3,8 @@
 //! Slices and what each may call: `audit` and `notices` call nobody; `accounts` and `plugins` call `audit`;
 //! `drafts` calls `accounts`, `audit`, `chief`, `notices`, `plugins`; `chief` calls `audit`, `plugins`, `messages`; `messages` calls `audit`, `plugins`.
 //! `resources` calls nobody; `settings` calls `audit`; `policies` calls `audit`, `resources`; `access` calls `accounts`, `audit`, `policies`, `resources`, `settings`.
+//! `seal` calls nobody; `hosts` calls `audit`; `integrations` and `databases` call `audit`, `seal`; `projects` calls `audit`, `integrations`;
+//! `tasks` calls `audit`, `projects`.
 //! A slice calls another's operations and names its types, never its statements or its state rules.
 
 pub mod access;
@@ -10,13 +12,20 @@ pub mod accounts;
 pub mod audit;
 pub mod background;
 pub mod chief;
+pub mod databases;
 pub mod drafts;
+pub mod hosts;
+pub mod integrations;
 pub mod messages;
+mod named;
 pub mod notices;
 pub mod plugins;
 pub mod policies;
 pub mod resources;
 pub mod settings;
+pub mod projects;
+pub mod seal;
+pub mod tasks;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +36,10 @@ use muster_core::screen::DenyWords;
 use muster_store::{Db, Sql};
 
 pub use muster_store::Topic;
+pub use named::Named;
+
+/// Acts of one owner on what grants name take turns under this word, so that what one looks up stays true until it is stored.
+pub(crate) const RESOURCES: &str = "resources";
 
 /// What the owner of the server chose, parsed once at the start.
 #[derive(Debug, Clone)]
@@ -111,5 +124,11 @@ pub fn statements() -> Vec<(&'static str, &'static [&'static Sql])> {
         ("policies", policies::STATEMENTS),
         ("resources", resources::STATEMENTS),
         ("settings", settings::STATEMENTS),
+        ("seal", seal::STATEMENTS),
+        ("integrations", integrations::STATEMENTS),
+        ("projects", projects::STATEMENTS),
+        ("tasks", tasks::STATEMENTS),
+        ("hosts", hosts::STATEMENTS),
+        ("databases", databases::STATEMENTS),
     ]
 }

@@ -262,6 +262,21 @@ bounded!(
     Rule { min: 1, max: 80, unit: Unit::Characters, refuse: refuse_unseen, blank: false }
 );
 bounded!(
+    /// What the owner calls an agent: 1 to 200 characters, any but NUL, not blanks alone.
+    AgentLabel,
+    Rule { min: 1, max: 200, unit: Unit::Characters, refuse: allow_all, blank: false }
+);
+bounded!(
+    /// A task's title: 1 to 300 characters, any but NUL, not blanks alone.
+    TaskTitle,
+    Rule { min: 1, max: 300, unit: Unit::Characters, refuse: allow_all, blank: false }
+);
+bounded!(
+    /// A task's text, or what its agent is told: at most 256 KiB, any but NUL.
+    TaskBody,
+    Rule::free(0, 256 * 1024, Unit::Bytes)
+);
+bounded!(
     /// Where the chief records what it keeps from a connector's messages: 1 to 200 characters, all of which can be seen, not blanks alone.
     DataScope,
     Rule { min: 1, max: 200, unit: Unit::Characters, refuse: refuse_unseen, blank: false }
@@ -304,7 +319,7 @@ impl ReplyBody {
 
 bounded!(@common ReplyBody);
 
-/// A connector's name in addresses and commands: `[a-z0-9][a-z0-9._-]{0,63}`, not digits alone (a number is an id).
+/// A name in addresses and commands (of a connector, a project, a host …): `[a-z0-9][a-z0-9._-]{0,63}`, not digits alone (a number is an id).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Slug(String);
 

@@ -474,7 +474,9 @@ pub(crate) enum TokenKind {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
     /// Make a token; prints it alone, once
-    #[command(after_help = "Example: muster token create --owner ada --kind personal --label laptop")]
+    #[command(
+        after_help = "Example: muster token create --owner ada --kind personal --label laptop\nExample: muster token create --kind agent --task 7 --label worker"
+    )]
     Create {
         #[command(flatten)]
         owner: OwnerArg,
@@ -487,6 +489,9 @@ pub(crate) enum Token {
         /// The host it is for (mirror-host)
         #[arg(long)]
         host: Option<String>,
+        /// The task it is for (agent): its policy decides what the agent may do
+        #[arg(long, value_name = "TASK", conflicts_with = "host")]
+        task: Option<String>,
     },
     /// List tokens; never shows their text
     #[command(after_help = "Example: muster token list --owner ada")]

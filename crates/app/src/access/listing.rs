@@ -10,7 +10,7 @@ use crate::App;
 use crate::accounts::AgentCaller;
 use crate::audit;
 use crate::policies::Subjects;
-use crate::resources::Named;
+use crate::resources::ResourceRef;
 
 /// What of a kind an agent may list, with the permit of the call where it charged something.
 #[derive(Debug)]
@@ -220,7 +220,7 @@ pub struct WhoamiGrant {
     /// The action.
     pub action: &'static str,
     /// On what.
-    pub resource: Named,
+    pub resource: ResourceRef,
     /// `allow` or `ask`.
     pub effect: &'static str,
 }

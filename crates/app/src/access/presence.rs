@@ -112,11 +112,16 @@ impl Seat {
 }
 
 /// Somebody who is there until this is dropped, or until the process ends.
-#[derive(Debug)]
 pub struct Present {
     app: App,
     owner: OwnerId,
     row: i64,
+}
+
+impl std::fmt::Debug for Present {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Present({})", self.row)
+    }
 }
 
 impl Present {

@@ -72,6 +72,9 @@ pub enum TokenError {
     /// The label breaks a rule.
     #[error("{0}")]
     Label(#[from] muster_core::text::TextError),
+    /// Missing, another owner's, or closed.
+    #[error("there is no such open task; no token was made")]
+    NoTask,
     /// Missing, another owner's, or already revoked.
     #[error("there is no such live token")]
     NotFound,

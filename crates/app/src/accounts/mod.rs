@@ -23,6 +23,7 @@ pub use sessions::{
 pub use sql::STATEMENTS;
 pub use state::{OwnerName, Password, SESSION_IDLE, SESSION_LIFETIME};
 pub use tokens::{
-    AgentCaller, MirrorCaller, NewToken, PersonalCaller, Token, agent, create_token, mirror, personal,
+    AgentCaller, MirrorCaller, NewToken, PersonalCaller, Token, TokenTask, agent, create_agent_token,
+    create_token, mirror, personal,
     revoke_token, tokens,
 };

@@ -97,9 +97,14 @@ pub(super) static INSERT_TOKEN: Sql = owned(
     "accounts.insert_token",
     "INSERT INTO tokens (owner_id, kind, token_hash, label, host, created_at) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id",
 );
+/// None for a task that is closed.
+pub(super) static INSERT_TASK_TOKEN: Sql = owned(
+    "accounts.insert_task_token",
+    "INSERT INTO tokens (owner_id, kind, token_hash, label, created_at, task_id) SELECT $1, 'agent', $2, $3, $4, k.id FROM tasks k WHERE k.owner_id = $1 AND k.id = $5 AND k.status <> 'closed' RETURNING id",
+);
 pub(super) static TOKEN: Sql = system(
     "accounts.token",
-    "SELECT t.id, t.owner_id, t.label, t.host, t.last_used_at, (SELECT c.id FROM chiefs c WHERE c.owner_id = t.owner_id AND c.id = t.chief_id AND c.removed_at IS NULL) AS chief_id FROM tokens t JOIN owners o ON o.id = t.owner_id WHERE t.token_hash = $1 AND t.kind = $2 AND t.revoked_at IS NULL AND o.disabled_at IS NULL",
+    "SELECT t.id, t.owner_id, t.label, t.host, t.last_used_at, t.task_id, (SELECT c.id FROM chiefs c WHERE c.owner_id = t.owner_id AND c.id = t.chief_id AND c.removed_at IS NULL) AS chief_id FROM tokens t JOIN owners o ON o.id = t.owner_id WHERE t.token_hash = $1 AND t.kind = $2 AND t.revoked_at IS NULL AND o.disabled_at IS NULL",
 );
 pub(super) static TOKEN_USED: Sql = owned(
     "accounts.token_used",
@@ -107,7 +112,7 @@ pub(super) static TOKEN_USED: Sql = owned(
 );
 pub(super) static TOKENS: Sql = owned(
     "accounts.tokens",
-    "SELECT id, kind, label, host, created_at, last_used_at, revoked_at FROM tokens WHERE owner_id = $1 AND turn_id IS NULL ORDER BY id",
+    "SELECT t.id, t.kind, t.label, t.host, t.task_id, k.title AS task_title, t.created_at, t.last_used_at, t.revoked_at FROM tokens t LEFT JOIN tasks k ON k.owner_id = $1 AND k.id = t.task_id WHERE t.owner_id = $1 AND t.turn_id IS NULL ORDER BY t.id",
 );
 pub(super) static REVOKE_TOKEN: Sql = owned(
     "accounts.revoke_token",
@@ -138,6 +143,7 @@ pub static STATEMENTS: &[&Sql] = &[
     &TAKE_CEREMONY,
     &DROP_CEREMONIES,
     &INSERT_TOKEN,
+    &INSERT_TASK_TOKEN,
     &TOKEN,
     &TOKEN_USED,
     &TOKENS,

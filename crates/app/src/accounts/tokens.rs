@@ -1,9 +1,9 @@
 //! Personal, mirror host and agent tokens: made, listed, revoked, and let in at their own door. Never shown twice.
 
 use muster_core::clock::Time;
-use muster_core::ids::{ChiefId, OwnerId, TokenId};
+use muster_core::ids::{ChiefId, OwnerId, TaskId, TokenId};
 use muster_core::secret::TokenKind;
-use muster_core::text::Label;
+use muster_core::text::{AgentLabel, Label};
 use muster_core::{Fault, Secret, TokenHash};
 use serde_json::json;
 
@@ -28,6 +28,10 @@ pub struct AgentCaller {
     pub token: TokenId,
     /// The chief this token was made for, while that is the owner's chief.
     pub chief: Option<ChiefId>,
+    /// The task this token was made for. Its policy decides what the agent may do; an agent without a task has none.
+    pub task: Option<TaskId>,
+    /// What the owner calls it. Outside text.
+    pub label: String,
 }
 
 /// A mirror host's daemon.
@@ -61,12 +65,23 @@ pub struct Token {
     pub label: String,
     /// The host it is for.
     pub host: Option<String>,
+    /// The task it is for.
+    pub task: Option<TokenTask>,
     /// When it was made.
     pub created_at: Time,
     /// When it was last used, to the minute.
     pub last_used_at: Option<Time>,
     /// When it was revoked.
     pub revoked_at: Option<Time>,
+}
+
+/// The task of an agent's token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenTask {
+    /// Its id.
+    pub id: TaskId,
+    /// Its title. Outside text.
+    pub title: String,
 }
 
 /// The stored word of a kind. Connector tokens live with their connectors.
@@ -128,12 +143,48 @@ pub async fn create_token(
     Ok(NewToken { id, token })
 }
 
+/// Makes the token of an agent that works on a task.
+///
+/// # Errors
+/// [`TokenError::NoTask`] for a missing, another owner's or a closed task; a fault.
+pub async fn create_agent_token(
+    app: &App,
+    owner: OwnerId,
+    label: AgentLabel,
+    task: TaskId,
+) -> Result<NewToken, TokenError> {
+    let token = TokenKind::Agent.mint().map_err(Fault::from)?;
+    let (hash, now) = (TokenHash::of(token.expose()), app.clock.now());
+    let id = app
+        .db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let made: Option<(i64,)> = tx
+                    .optional(&sql::INSERT_TASK_TOKEN, (&hash, label.as_str(), now, task))
+                    .await?;
+                let id = TokenId::new(made.ok_or(TokenError::NoTask)?.0);
+                let event = Event {
+                    name: "token.created",
+                    actor: "owner".into(),
+                    subject: Subject::Token(id),
+                    data: json!({"kind": "agent", "task": task.to_string()}),
+                };
+                audit::record(tx, now, event).await?;
+                Ok::<_, TokenError>(id)
+            })
+        })
+        .await?;
+    Ok(NewToken { id, token })
+}
+
 #[derive(sqlx::FromRow)]
 struct ListRow {
     id: i64,
     kind: String,
     label: String,
     host: Option<String>,
+    task_id: Option<i64>,
+    task_title: Option<String>,
     created_at: i64,
     last_used_at: Option<i64>,
     revoked_at: Option<i64>,
@@ -157,6 +208,10 @@ pub async fn tokens(app: &App, owner: OwnerId) -> Result<Vec<Token>, Fault> {
             kind: row.kind,
             label: row.label,
             host: row.host,
+            task: row.task_id.zip(row.task_title).map(|(id, title)| TokenTask {
+                id: TaskId::new(id),
+                title,
+            }),
             created_at: Time::from_micros(row.created_at),
             last_used_at: row.last_used_at.map(Time::from_micros),
             revoked_at: row.revoked_at.map(Time::from_micros),
@@ -194,14 +249,11 @@ pub async fn revoke_token(app: &App, owner: OwnerId, token: TokenId) -> Result<(
 struct Found {
     id: i64,
     owner_id: i64,
-    #[expect(
-        dead_code,
-        reason = "part of the statement's answer; the label is shown by the list"
-    )]
     label: String,
     host: Option<String>,
     last_used_at: Option<i64>,
     chief_id: Option<i64>,
+    task_id: Option<i64>,
 }
 
 async fn find(app: &App, kind: TokenKind, token: &str) -> Result<Option<Found>, Fault> {
@@ -259,6 +311,8 @@ pub async fn agent(app: &App, token: &str) -> Result<Option<AgentCaller>, Fault>
             owner: OwnerId::new(found.owner_id),
             token: TokenId::new(found.id),
             chief: found.chief_id.map(ChiefId::new),
+            task: found.task_id.map(TaskId::new),
+            label: found.label,
         }))
 }
 

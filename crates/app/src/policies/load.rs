@@ -9,6 +9,7 @@ use muster_store::Tx;
 
 use super::{PolicyError, sql};
 use crate::App;
+use crate::named::Word;
 
 /// A policy's own row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,16 +84,17 @@ pub async fn find(app: &App, owner: OwnerId, word: &str) -> Result<Chosen, Polic
 }
 
 pub(super) async fn find_in(tx: &mut Tx, word: &str) -> Result<Chosen, PolicyError> {
-    if let Ok(id) = word.parse::<PolicyId>() {
-        let row: Option<PolicyRow> = tx.optional(&sql::BY_ID, (id,)).await?;
+    let word = Word::of(word);
+    if word.id > 0 {
+        let row: Option<PolicyRow> = tx.optional(&sql::BY_ID, (word.id,)).await?;
         return row
             .map(|row| Chosen::Own(row.into()))
             .ok_or(PolicyError::NotFound);
     }
-    if word == CLOSED {
+    if word.name == CLOSED {
         return Ok(Chosen::Closed);
     }
-    let row: Option<PolicyRow> = tx.optional(&sql::BY_NAME, (word,)).await?;
+    let row: Option<PolicyRow> = tx.optional(&sql::BY_NAME, (word.name,)).await?;
     row.map(|row| Chosen::Own(row.into()))
         .ok_or(PolicyError::NotFound)
 }
@@ -308,7 +310,7 @@ pub(crate) async fn standing_of_task(tx: &mut Tx, task: TaskId) -> Result<Option
 ///
 /// # Errors
 /// [`PolicyError::NotFound`].
-pub(crate) async fn governing(tx: &mut Tx, chosen: &Chosen) -> Result<Governing, PolicyError> {
+pub(super) async fn governing(tx: &mut Tx, chosen: &Chosen) -> Result<Governing, PolicyError> {
     match chosen {
         Chosen::Closed => Ok(Governing::closed()),
         Chosen::Own(found) => Ok(Governing::Policy {

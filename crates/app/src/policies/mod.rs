@@ -17,7 +17,7 @@ pub use edit::{
 };
 pub use error::PolicyError;
 pub use load::{Chosen, Found, Subjects, find, list};
-pub(crate) use load::{Governing, governing, standing_of_task};
+pub(crate) use load::{Governing, standing_of_task};
 pub use sql::STATEMENTS;
 pub(crate) use view::resolved;
 pub use transfer::{Exported, ExportedLayers, Simulated, Triple, WhenThere, export, import, simulate};

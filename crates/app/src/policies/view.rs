@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::load::{self, Chosen, Governing, Subjects};
 use super::{PolicyError, sql};
 use crate::App;
-use crate::resources::{self, Named, Resources};
+use crate::resources::{self, ResourceRef, Resources};
 
 /// An action as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -131,7 +131,7 @@ pub struct ShownGrant {
     /// Its action.
     pub action: &'static str,
     /// Its scope.
-    pub scope: Named,
+    pub scope: ResourceRef,
     /// Its effect.
     pub effect: &'static str,
     /// Why it can never fire, if it cannot.
@@ -173,7 +173,7 @@ pub struct Resolved {
     /// The action.
     pub action: &'static str,
     /// On what.
-    pub resource: Named,
+    pub resource: ResourceRef,
     /// `allow` or `ask`.
     pub effect: &'static str,
 }
@@ -343,7 +343,7 @@ pub struct Explained {
     /// The action.
     pub action: &'static str,
     /// On what; null for a call that names nothing.
-    pub resource: Option<Named>,
+    pub resource: Option<ResourceRef>,
     /// `allow`, `ask`, `deny`, `not_granted` or `unscoped`.
     pub verdict: &'static str,
     /// The outermost layer with the deciding effect.

@@ -14,7 +14,7 @@ pub use sql::STATEMENTS;
 
 /// A resource as every door shows it; a repo's id is its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Named {
+pub struct ResourceRef {
     /// The kind's word, or `any` for a scope that names none.
     pub kind: &'static str,
     /// Its stable id.
@@ -208,9 +208,9 @@ impl Resources {
 
     /// A resource as it is shown. One that was never there is called by its id.
     #[must_use]
-    pub fn named(&self, resource: &Resource) -> Named {
+    pub fn named(&self, resource: &Resource) -> ResourceRef {
         let name = self.names.get(resource).cloned();
-        Named {
+        ResourceRef {
             kind: resource.kind().as_str(),
             id: Some(resource.id().to_owned()),
             name: Some(name.unwrap_or_else(|| resource.id().to_owned())),
@@ -219,9 +219,9 @@ impl Resources {
 
     /// A scope as it is shown.
     #[must_use]
-    pub fn scope(&self, scope: &Scope) -> Named {
+    pub fn scope(&self, scope: &Scope) -> ResourceRef {
         match scope {
-            Scope::Any => Named {
+            Scope::Any => ResourceRef {
                 kind: "any",
                 id: None,
                 name: None,
@@ -232,7 +232,7 @@ impl Resources {
 
     /// What a pair names, as it is shown.
     #[must_use]
-    pub fn of_pair(&self, pair: &Pair) -> Option<Named> {
+    pub fn of_pair(&self, pair: &Pair) -> Option<ResourceRef> {
         pair.resource().map(|resource| self.named(resource))
     }
 }

@@ -83,6 +83,8 @@ impl Desk {
             owner: self.owner(),
             token: TokenId::new(1),
             chief: Some(self.chief),
+            task: None,
+            label: "chief".to_owned(),
         }
     }
 

@@ -263,6 +263,8 @@ impl<'m> Stage<'m> {
             owner,
             token: TokenId::new(1),
             chief: Some(chief),
+            task: None,
+            label: "chief".to_owned(),
         };
         Self {
             muster,

@@ -1,9 +1,9 @@
 //! `muster token`. Never prints a token but the one it has just made.
 
 use muster_app::accounts::{self, TokenError};
-use muster_core::ids::TokenId;
+use muster_core::ids::{TaskId, TokenId};
 use muster_core::secret;
-use muster_core::text::Label;
+use muster_core::text::{AgentLabel, Label};
 use serde_json::{Value, json};
 
 use super::{field, moment, moment_text, offline, owner};
@@ -24,7 +24,26 @@ async fn on(app: &muster_app::App, command: Token, json: bool) -> Result<(), Fai
             owner: whose,
             kind,
             label,
+            task: Some(task),
+            ..
+        } => {
+            if !matches!(kind, TokenKind::Agent) {
+                return Err(Failure::usage("--task is for tokens of --kind agent"));
+            }
+            let label = AgentLabel::parse("label", label).map_err(|e| field(&e))?;
+            let owner = owner(app, &whose).await?;
+            let task: TaskId = task.parse().map_err(|_| refused(TokenError::NoTask))?;
+            let made = accounts::create_agent_token(app, owner, label, task)
+                .await
+                .map_err(refused)?;
+            created(&made, json)
+        }
+        Token::Create {
+            owner: whose,
+            kind,
+            label,
             host,
+            task: None,
         } => {
             let label = Label::parse("label", label).map_err(|e| field(&e))?;
             let host = host
@@ -45,11 +64,7 @@ async fn on(app: &muster_app::App, command: Token, json: bool) -> Result<(), Fai
             let made = accounts::create_token(app, owner, kind, label, host)
                 .await
                 .map_err(refused)?;
-            if json {
-                output::document(&json!({"id": made.id.to_string(), "token": made.token.expose()}))
-            } else {
-                output::line(made.token.expose())
-            }
+            created(&made, json)
         }
         Token::List { owner: whose } => {
             let owner = owner(app, &whose).await?;
@@ -58,7 +73,7 @@ async fn on(app: &muster_app::App, command: Token, json: bool) -> Result<(), Fai
                 let all: Vec<Value> = tokens
                     .iter()
                     .map(|t| {
-                        json!({"id": t.id.to_string(), "kind": t.kind, "label": t.label, "host": t.host, "created_at": t.created_at.rfc3339(),
+                        json!({"id": t.id.to_string(), "kind": t.kind, "label": t.label, "host": t.host, "task": t.task.as_ref().map(|task| json!({"id": task.id.to_string(), "title": task.title})), "created_at": t.created_at.rfc3339(),
                                "last_used_at": moment(t.last_used_at), "revoked_at": moment(t.revoked_at)})
                     })
                     .collect();
@@ -73,12 +88,16 @@ async fn on(app: &muster_app::App, command: Token, json: bool) -> Result<(), Fai
                         t.kind.clone(),
                         t.label.clone(),
                         t.host.clone().unwrap_or_default(),
+                        t.task
+                            .as_ref()
+                            .map(|task| format!("{} {}", task.id, task.title))
+                            .unwrap_or_default(),
                         state.to_owned(),
                         moment_text(t.last_used_at),
                     ]
                 })
                 .collect();
-            output::table(&["ID", "KIND", "LABEL", "HOST", "STATE", "LAST USED"], &rows)
+            output::table(&["ID", "KIND", "LABEL", "HOST", "TASK", "STATE", "LAST USED"], &rows)
         }
         Token::Revoke { owner: whose, id } => {
             let owner = owner(app, &whose).await?;
@@ -93,10 +112,18 @@ async fn on(app: &muster_app::App, command: Token, json: bool) -> Result<(), Fai
     }
 }
 
+fn created(made: &accounts::NewToken, json: bool) -> Result<(), Failure> {
+    if json {
+        output::document(&json!({"id": made.id.to_string(), "token": made.token.expose()}))
+    } else {
+        output::line(made.token.expose())
+    }
+}
+
 fn refused(error: TokenError) -> Failure {
     match error {
         TokenError::Label(_) => Failure::usage(error.to_string()),
-        TokenError::NotFound => Failure::refused("not_found", error.to_string()),
+        TokenError::NotFound | TokenError::NoTask => Failure::refused("not_found", error.to_string()),
         TokenError::Fault(fault) => fault.into(),
     }
 }

@@ -240,7 +240,7 @@ pub(super) fn token(error: &TokenError) -> Response {
     let status = match error {
         TokenError::Fault(broken) => return fault(broken),
         TokenError::Label(_) => StatusCode::BAD_REQUEST,
-        TokenError::NotFound => StatusCode::NOT_FOUND,
+        TokenError::NotFound | TokenError::NoTask => StatusCode::NOT_FOUND,
     };
     page(status, "Not done", &error.to_string(), TO_SETTINGS)
 }
