@@ -21,10 +21,10 @@ mod named;
 pub mod notices;
 pub mod plugins;
 pub mod policies;
-pub mod resources;
-pub mod settings;
 pub mod projects;
+pub mod resources;
 pub mod seal;
+pub mod settings;
 pub mod tasks;
 
 use std::path::PathBuf;

@@ -127,7 +127,8 @@ impl TryFrom<Row> for Ask {
             label: row.label,
             task: row.task_id.map(TaskId::new).zip(row.title),
             tool: row.tool,
-            arguments: serde_json::from_str(&row.arguments).map_err(|_| broken("its arguments are not JSON"))?,
+            arguments: serde_json::from_str(&row.arguments)
+                .map_err(|_| broken("its arguments are not JSON"))?,
             pairs: serde_json::from_str(&row.pairs).map_err(|_| broken("its pairs are not JSON"))?,
             created_at: Time::from_micros(row.created_at),
             expires_at: Time::from_micros(row.expires_at),
@@ -148,7 +149,8 @@ pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fa
     for (id,) in tx.all::<(i64,)>(&sql::ABANDONED, ()).await? {
         let id = AskId::new(id);
         let none = None::<String>;
-        tx.run(&sql::DECIDE, (id, AskState::Expired.as_str(), now, none)).await?;
+        tx.run(&sql::DECIDE, (id, AskState::Expired.as_str(), now, none))
+            .await?;
         // The call's own process would have said so.
         let ask: Row = tx.one(&sql::ASK, (id,)).await?;
         let ask = Ask::try_from(ask)?;
@@ -199,7 +201,8 @@ pub async fn list(app: &App, owner: OwnerId, state: AskState) -> Result<Vec<Ask>
                 if state == AskState::Parked {
                     tx.all(&sql::PARKED, ()).await
                 } else {
-                    tx.all(&sql::IN_STATE, (state.as_str(), i64::MAX, 1_000_i64)).await
+                    tx.all(&sql::IN_STATE, (state.as_str(), i64::MAX, 1_000_i64))
+                        .await
                 }
             })
         })
@@ -308,16 +311,16 @@ async fn decide(
         .await?
 }
 
-/// Withdraws the asks of a task that is being closed, in the transaction that closes it: their calls end.
+/// Withdraws the asks of a task that is being closed, in the transaction that closes it: their calls end. Answers how many that were.
 ///
 /// # Errors
 /// A fault; the task must then not be closed.
-pub(crate) async fn task_closed(tx: &mut Tx, task: TaskId, now: Time) -> Result<(), Fault> {
+pub(crate) async fn task_closed(tx: &mut Tx, task: TaskId, now: Time) -> Result<usize, Fault> {
     let withdrawn = tx.all::<(i64,)>(&sql::WITHDRAW_OF_TASK, (task, now)).await?;
     if !withdrawn.is_empty() {
         wake(tx);
     }
-    Ok(())
+    Ok(withdrawn.len())
 }
 
 /// Expires asks nobody answered and forgets processes that are gone, without anybody asking, so that pages and the queue are truthful.

@@ -6,9 +6,7 @@ use muster_core::clock::Time;
 use muster_core::ids::{AskId, AuditId, OwnerId, TaskId, TokenId};
 use muster_core::secret::sha256_hex;
 use muster_core::{Fault, clock};
-use muster_policy::{
-    Action, Answer, Approval, Decision, Judged, Needs, Permit, Request, is_covered,
-};
+use muster_policy::{Action, Answer, Approval, Decision, Judged, Needs, Permit, Request, is_covered};
 use muster_store::{Topic, Tx};
 use serde_json::{Value, json};
 
@@ -310,7 +308,9 @@ async fn first(app: &App, who: &Who, call: &Call) -> Result<Step, Fault> {
                 let facts = Facts::of(&who, &call, &stand);
                 match muster_policy::decide(stand.governing.standing(), &call.needs) {
                     Decision::Allow(permit) => {
-                        let audit = facts.record(tx, now, permit.basis().outcome(), None, None).await?;
+                        let audit = facts
+                            .record(tx, now, permit.basis().outcome(), None, None)
+                            .await?;
                         Ok(Step::Permitted(Permitted { permit, audit }))
                     }
                     Decision::Deny(refusal) => Ok(Step::Refused(deny(tx, now, &facts, &refusal).await?)),
@@ -321,7 +321,12 @@ async fn first(app: &App, who: &Who, call: &Call) -> Result<Step, Fault> {
         .await
 }
 
-async fn deny(tx: &mut Tx, now: Time, facts: &Facts, refusal: &muster_policy::Refusal) -> Result<Refused, Fault> {
+async fn deny(
+    tx: &mut Tx,
+    now: Time,
+    facts: &Facts,
+    refusal: &muster_policy::Refusal,
+) -> Result<Refused, Fault> {
     facts.record(tx, now, refusal.outcome(), None, None).await?;
     Ok(if hides(refusal.verdicts()) {
         hidden(refusal.verdicts())
@@ -372,7 +377,9 @@ async fn queue(app: &App, who: &Who, call: &Call) -> Result<Queued, Fault> {
                 let asked = match decision {
                     // Somebody changed the policy between the two looks; this is the one that counts.
                     Decision::Allow(permit) => {
-                        let audit = facts.record(tx, now, permit.basis().outcome(), None, None).await?;
+                        let audit = facts
+                            .record(tx, now, permit.basis().outcome(), None, None)
+                            .await?;
                         return Ok(Queued::Permitted(Permitted { permit, audit }));
                     }
                     Decision::Deny(refusal) => {
@@ -398,7 +405,9 @@ async fn queue(app: &App, who: &Who, call: &Call) -> Result<Queued, Fault> {
                     }
                     Placed::AutoAllowed => {
                         let permit = asked.approved(Approval::NobodyToAsk);
-                        let audit = facts.record(tx, now, permit.basis().outcome(), None, None).await?;
+                        let audit = facts
+                            .record(tx, now, permit.basis().outcome(), None, None)
+                            .await?;
                         Queued::Permitted(Permitted { permit, audit })
                     }
                     Placed::Refused(refused) => Queued::Refused(refused),
@@ -433,8 +442,9 @@ async fn place(
     new: &New,
 ) -> Result<Placed, Fault> {
     let since = now.minus(muster_policy::APPROVAL_COVERS);
-    let covering: Option<(i64, i64, Option<String>)> =
-        tx.optional(&sql::COVERING, (new.approval.as_str(), since)).await?;
+    let covering: Option<(i64, i64, Option<String>)> = tx
+        .optional(&sql::COVERING, (new.approval.as_str(), since))
+        .await?;
     if let Some((ask, at, by)) = covering
         && is_covered(Time::from_micros(at), now)
     {
@@ -487,7 +497,9 @@ async fn place(
         }
         Turn::AutoAllow => Ok(Placed::AutoAllowed),
         Turn::Saturated => {
-            facts.record(tx, now, "refused_queue_saturated", None, None).await?;
+            facts
+                .record(tx, now, "refused_queue_saturated", None, None)
+                .await?;
             Ok(Placed::Refused(refused(
                 "refused_queue_saturated",
                 "Refused, and nothing was done: the call needs your owner's approval, and 16 calls wait for one already. Try again once your owner has answered some.",
@@ -496,7 +508,9 @@ async fn place(
             )))
         }
         Turn::Strict => {
-            facts.record(tx, now, "refused_app_closed_strict", None, None).await?;
+            facts
+                .record(tx, now, "refused_app_closed_strict", None, None)
+                .await?;
             Ok(Placed::Refused(refused(
                 "refused_app_closed_strict",
                 "Refused, and nothing was done: the call needs your owner's approval, and nobody can be asked now. \
@@ -687,7 +701,8 @@ async fn approved(
 ) -> Result<Result<Permitted, Refused>, Fault> {
     if tx.number(&sql::TOKEN_LIVE, (facts.who.token,)).await? == 0 {
         facts.record(tx, now, "withdrawn", Some(ask), None).await?;
-        let message = "Withdrawn, and nothing was done: the token of this agent was revoked while the call waited.";
+        let message =
+            "Withdrawn, and nothing was done: the token of this agent was revoked while the call waited.";
         return Ok(Err(refused("withdrawn", message, facts, Some(ask))));
     }
     let decision = muster_policy::decide(stand.governing.standing(), &call.needs);
@@ -812,7 +827,9 @@ pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result
         .write(who.owner, move |tx| {
             Box::pin(async move {
                 tx.run(&sql::LEAVE, (place.caller,)).await?;
-                facts.record(tx, now, outcome, Some(place.ask), by.as_deref()).await
+                facts
+                    .record(tx, now, outcome, Some(place.ask), by.as_deref())
+                    .await
             })
         })
         .await

@@ -32,7 +32,9 @@ pub async fn reachable(
     action: Action,
     kind: ScopeKind,
 ) -> Result<Reachable, Refused> {
-    let candidates = look(app, caller, action, kind).await.map_err(|fault| broke(&fault))?;
+    let candidates = look(app, caller, action, kind)
+        .await
+        .map_err(|fault| broke(&fault))?;
     let open: Vec<Pair> = candidates
         .iter()
         .filter(|one| !one.verdict.answer.refuses())
@@ -73,7 +75,12 @@ fn broke(fault: &Fault) -> Refused {
     }
 }
 
-async fn look(app: &App, caller: &AgentCaller, action: Action, kind: ScopeKind) -> Result<Vec<Judged>, Fault> {
+async fn look(
+    app: &App,
+    caller: &AgentCaller,
+    action: Action,
+    kind: ScopeKind,
+) -> Result<Vec<Judged>, Fault> {
     let task = caller.task;
     app.db
         .read(caller.owner, move |tx| {
@@ -103,9 +110,7 @@ async fn nothing(app: &App, caller: &AgentCaller, tool: &str, candidates: Vec<Ju
         .write(caller.owner, move |tx| {
             Box::pin(async move {
                 let stand = stand(tx, caller.task).await?;
-                let denied = candidates
-                    .iter()
-                    .any(|one| one.verdict.answer == Answer::Deny);
+                let denied = candidates.iter().any(|one| one.verdict.answer == Answer::Deny);
                 let outcome = match (candidates.is_empty(), denied) {
                     (true, _) => "allowed",
                     (false, true) => "refused_denied",

@@ -11,8 +11,8 @@ mod presence;
 mod sql;
 mod state;
 
-pub use asks::{Ask, AskError, Decider, approve, list, refuse, show, sweep};
 pub(crate) use asks::task_closed;
+pub use asks::{Ask, AskError, Decider, approve, list, refuse, show, sweep};
 pub use gate::{Call, Permitted, Refused, ToolPrompt, Unanswered, decide, prompt};
 pub use listing::{Connection, Reachable, Whoami, WhoamiGrant, WhoamiTask, connections, reachable, whoami};
 pub use presence::{Present, Process, Seat, present, somebody_present};

@@ -55,7 +55,10 @@ pub(super) static CALL: Sql = owned(
     "access.call",
     "INSERT INTO ask_callers (owner_id, ask_id, process) VALUES ($1, $2, $3) RETURNING id",
 );
-pub(super) static LEAVE: Sql = owned("access.leave", "DELETE FROM ask_callers WHERE owner_id = $1 AND id = $2");
+pub(super) static LEAVE: Sql = owned(
+    "access.leave",
+    "DELETE FROM ask_callers WHERE owner_id = $1 AND id = $2",
+);
 pub(super) static CALLERS_LEFT: Sql = owned(
     "access.callers_left",
     "SELECT count(*) FROM ask_callers WHERE owner_id = $1 AND ask_id = $2",
@@ -78,7 +81,10 @@ pub(super) static SIT: Sql = owned(
     "access.sit",
     "INSERT INTO approvers (owner_id, process, kind) VALUES ($1, $2, $3) RETURNING id",
 );
-pub(super) static STAND_UP: Sql = owned("access.stand_up", "DELETE FROM approvers WHERE owner_id = $1 AND id = $2");
+pub(super) static STAND_UP: Sql = owned(
+    "access.stand_up",
+    "DELETE FROM approvers WHERE owner_id = $1 AND id = $2",
+);
 pub(super) static APPROVERS_GONE: Sql = owned(
     "access.approvers_gone",
     "DELETE FROM approvers WHERE owner_id = $1 AND process = $2",

@@ -137,6 +137,9 @@ mod tests {
         let one: Value = serde_json::from_str(r#"{"b":{"y":1,"x":[{"q":1,"p":2}]},"a":2}"#).unwrap();
         let other: Value = serde_json::from_str(r#"{"a":2,"b":{"x":[{"p":2,"q":1}],"y":1}}"#).unwrap();
         assert_eq!(canonical(&one).to_string(), canonical(&other).to_string());
-        assert_ne!(canonical(&json!([1, 2])).to_string(), canonical(&json!([2, 1])).to_string());
+        assert_ne!(
+            canonical(&json!([1, 2])).to_string(),
+            canonical(&json!([2, 1])).to_string()
+        );
     }
 }

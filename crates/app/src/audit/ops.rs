@@ -2,7 +2,9 @@
 
 use muster_core::Fault;
 use muster_core::clock::Time;
-use muster_core::ids::{AskId, AuditId, HostId, IntegrationId, OwnerId, PolicyId, ProjectId, TaskId, TokenId};
+use muster_core::ids::{
+    AskId, AuditId, HostId, IntegrationId, OwnerId, PolicyId, ProjectId, TaskId, TokenId,
+};
 use muster_store::{Bind as _, Db, Tx, Value};
 use serde_json::Value as Json;
 

@@ -93,7 +93,12 @@ async fn finish(
     more: Value,
 ) -> Result<(), PolicyError> {
     let revision = tx.number(&sql::EDITED, (found.id, now)).await?;
-    audit::record(tx, now, owner_event(event, found.id, about(found, revision, more))).await?;
+    audit::record(
+        tx,
+        now,
+        owner_event(event, found.id, about(found, revision, more)),
+    )
+    .await?;
     wake(tx);
     Ok(())
 }
@@ -193,7 +198,12 @@ pub async fn create(app: &App, owner: OwnerId, name: &str) -> Result<PolicyId, P
                     .map_err(name_taken)?;
                 let id = PolicyId::new(id);
                 let found = load::by_id(tx, id).await?;
-                audit::record(tx, now, owner_event("policy.create", id, about(&found, 1, json!({})))).await?;
+                audit::record(
+                    tx,
+                    now,
+                    owner_event("policy.create", id, about(&found, 1, json!({}))),
+                )
+                .await?;
                 wake(tx);
                 Ok(id)
             })
@@ -281,7 +291,13 @@ fn check_kind(action: Action, scope: &str) -> Result<(), PolicyError> {
 ///
 /// # Errors
 /// [`PolicyError`].
-pub async fn revoke(app: &App, owner: OwnerId, edit: Edit, action: &str, scope: &str) -> Result<(), PolicyError> {
+pub async fn revoke(
+    app: &App,
+    owner: OwnerId,
+    edit: Edit,
+    action: &str,
+    scope: &str,
+) -> Result<(), PolicyError> {
     let words = Words {
         action: action.to_owned(),
         scope: scope.to_owned(),
@@ -399,7 +415,13 @@ pub async fn fork(
 }
 
 /// Stores a child with this task layer, absent or authored.
-async fn child(tx: &mut Tx, parent: &Found, name: &str, layer: &Layer, now: Time) -> Result<PolicyId, PolicyError> {
+async fn child(
+    tx: &mut Tx,
+    parent: &Found,
+    name: &str,
+    layer: &Layer,
+    now: Time,
+) -> Result<PolicyId, PolicyError> {
     let root = parent.root.unwrap_or(parent.id);
     let id = tx
         .number(&sql::INSERT, (name, Some(parent.id), Some(root), now))
@@ -455,42 +477,6 @@ pub async fn attach(app: &App, owner: OwnerId, chosen: Chosen, task: TaskId) -> 
                         repoint(tx, task, Some(found.id), &found.name, now).await
                     }
                 }
-            })
-        })
-        .await
-}
-
-/// Chooses the policy that new tasks of a project get; `None` leaves them the built-in one.
-///
-/// # Errors
-/// [`PolicyError`].
-pub async fn set_default(
-    app: &App,
-    owner: OwnerId,
-    project: ProjectId,
-    chosen: Option<Chosen>,
-) -> Result<(), PolicyError> {
-    let now = app.clock.now();
-    app.db
-        .write(owner, move |tx| {
-            Box::pin(async move {
-                let found = match chosen {
-                    Some(Chosen::Own(found)) => Some(load::for_edit(tx, found.id).await?),
-                    Some(Chosen::Closed) | None => None,
-                };
-                let id = found.as_ref().map(|found| found.id);
-                if tx.run(&sql::SET_DEFAULT, (project, id)).await? != 1 {
-                    return Err(PolicyError::NoSuchProject);
-                }
-                let event = Event {
-                    name: "project.set_default",
-                    actor: "owner".to_owned(),
-                    subject: Subject::Project(project),
-                    data: json!({"policy": found.as_ref().map(Subjects::of)}),
-                };
-                audit::record(tx, now, event).await?;
-                wake(tx);
-                Ok(())
             })
         })
         .await

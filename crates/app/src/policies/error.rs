@@ -29,10 +29,14 @@ pub enum PolicyError {
     )]
     Name,
     /// The built-in policy is what it is.
-    #[error("closed is built in: it has no layers and grants nothing, and nobody can change, fork or delete it; make a policy of your own")]
+    #[error(
+        "closed is built in: it has no layers and grants nothing, and nobody can change, fork or delete it; make a policy of your own"
+    )]
     BuiltIn,
     /// The policy has changed since.
-    #[error("the policy is at revision {current} by now and not at {given}; look at it again. Nothing was changed")]
+    #[error(
+        "the policy is at revision {current} by now and not at {given}; look at it again. Nothing was changed"
+    )]
     StaleRevision {
         /// The revision that the edit was meant for.
         given: i64,
@@ -97,7 +101,9 @@ impl PolicyError {
     pub const fn is_usage(&self) -> bool {
         match self {
             Self::Name => true,
-            Self::Invalid(invalid) => !matches!(invalid, Invalid::NoSuchGrant { .. } | Invalid::TooMany { .. }),
+            Self::Invalid(invalid) => {
+                !matches!(invalid, Invalid::NoSuchGrant { .. } | Invalid::TooMany { .. })
+            }
             _ => false,
         }
     }

@@ -63,9 +63,7 @@ impl From<PolicyRow> for Found {
 pub async fn list(app: &App, owner: OwnerId) -> Result<Vec<Found>, Fault> {
     let rows: Vec<PolicyRow> = app
         .db
-        .read(owner, |tx| {
-            Box::pin(async move { tx.all(&sql::LIST, ()).await })
-        })
+        .read(owner, |tx| Box::pin(async move { tx.all(&sql::LIST, ()).await }))
         .await?;
     Ok(rows.into_iter().map(Found::from).collect())
 }
@@ -77,9 +75,7 @@ pub async fn list(app: &App, owner: OwnerId) -> Result<Vec<Found>, Fault> {
 pub async fn find(app: &App, owner: OwnerId, word: &str) -> Result<Chosen, PolicyError> {
     let word = word.to_owned();
     app.db
-        .read(owner, move |tx| {
-            Box::pin(async move { find_in(tx, &word).await })
-        })
+        .read(owner, move |tx| Box::pin(async move { find_in(tx, &word).await }))
         .await
 }
 
@@ -146,7 +142,11 @@ pub(super) async fn in_force(tx: &mut Tx, id: PolicyId) -> Result<Policy, Fault>
         let (Some(action), Some(kind), Some(scope), Some(effect)) =
             (row.action, row.scope_kind, row.scope, row.effect)
         else {
-            return Err(Fault::contradiction("grants", grant_id, "a part of it is missing"));
+            return Err(Fault::contradiction(
+                "grants",
+                grant_id,
+                "a part of it is missing",
+            ));
         };
         let broken = |error| unreadable("grants", grant_id, &error);
         grants.push(Grant {
@@ -157,9 +157,7 @@ pub(super) async fn in_force(tx: &mut Tx, id: PolicyId) -> Result<Policy, Fault>
     }
     let mut layer = |name| match layers.remove(&name) {
         None => Ok(Layer::absent()),
-        Some(grants) => {
-            Layer::authored(grants).map_err(|error| unreadable("policies", id.get(), &error))
-        }
+        Some(grants) => Layer::authored(grants).map_err(|error| unreadable("policies", id.get(), &error)),
     };
     Ok(Policy::new(
         layer(LayerName::Global)?,
@@ -280,13 +278,21 @@ pub(crate) async fn standing_of_task(tx: &mut Tx, task: TaskId) -> Result<Option
     };
     let governing = match (row.policy_id, row.unscoped) {
         (Some(_), true) => {
-            return Err(Fault::contradiction("tasks", task.get(), "it is unscoped and has a policy"));
+            return Err(Fault::contradiction(
+                "tasks",
+                task.get(),
+                "it is unscoped and has a policy",
+            ));
         }
         (None, true) => Governing::Unscoped,
         (None, false) => Governing::closed(),
         (Some(id), false) => {
             let (Some(name), Some(revision)) = (row.policy_name, row.policy_revision) else {
-                return Err(Fault::contradiction("tasks", task.get(), "its policy does not exist"));
+                return Err(Fault::contradiction(
+                    "tasks",
+                    task.get(),
+                    "its policy does not exist",
+                ));
             };
             Governing::Policy {
                 found: Some(Subjects {

@@ -12,16 +12,16 @@ mod transfer;
 mod view;
 
 pub use edit::{
-    Applied, Edit, Forked, WhenShared, apply_preset, attach, clear_layer, create, delete, fork, grant, preview, revoke,
-    save_empty, set_default,
+    Applied, Edit, Forked, WhenShared, apply_preset, attach, clear_layer, create, delete, fork, grant,
+    preview, revoke, save_empty,
 };
 pub use error::PolicyError;
 pub use load::{Chosen, Found, Subjects, find, list};
 pub(crate) use load::{Governing, standing_of_task};
 pub use sql::STATEMENTS;
-pub(crate) use view::resolved;
 pub use transfer::{Exported, ExportedLayers, Simulated, Triple, WhenThere, export, import, simulate};
+pub(crate) use view::resolved;
 pub use view::{
-    ActionLine, Answered, Dependents, Explained, ExplainedLayer, Question, Resolved, Shown, ShownGrant, ShownLayer,
-    ShownLayers, Thing, Whose, actions, explain, explain_all, explain_questions, show,
+    ActionLine, Answered, Dependents, Explained, ExplainedLayer, Question, Resolved, Shown, ShownGrant,
+    ShownLayer, ShownLayers, Thing, Whose, actions, explain, explain_all, explain_questions, show,
 };

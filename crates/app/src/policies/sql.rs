@@ -28,7 +28,10 @@ pub(super) static EDITED: Sql = owned(
     "policies.edited",
     "UPDATE policies SET revision = revision + 1, updated_at = $3 WHERE owner_id = $1 AND id = $2 RETURNING revision",
 );
-pub(super) static DELETE: Sql = owned("policies.delete", "DELETE FROM policies WHERE owner_id = $1 AND id = $2");
+pub(super) static DELETE: Sql = owned(
+    "policies.delete",
+    "DELETE FROM policies WHERE owner_id = $1 AND id = $2",
+);
 pub(super) static DELETE_LAYERS: Sql = owned(
     "policies.delete_layers",
     "DELETE FROM policy_layers WHERE owner_id = $1 AND policy_id = $2",
@@ -62,7 +65,10 @@ pub(super) static CLEAR: Sql = owned(
     "policies.clear",
     "DELETE FROM policy_layers WHERE owner_id = $1 AND id = $2",
 );
-pub(super) static EMPTY: Sql = owned("policies.empty", "DELETE FROM grants WHERE owner_id = $1 AND layer_id = $2");
+pub(super) static EMPTY: Sql = owned(
+    "policies.empty",
+    "DELETE FROM grants WHERE owner_id = $1 AND layer_id = $2",
+);
 pub(super) static GRANT: Sql = owned(
     "policies.grant",
     "INSERT INTO grants (owner_id, layer_id, action, scope_kind, scope, effect) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (owner_id, layer_id, action, scope_kind, scope) DO UPDATE SET effect = $6",
@@ -80,10 +86,6 @@ pub(super) static OF_TASK: Sql = owned(
 pub(super) static ATTACH: Sql = owned(
     "policies.attach",
     "UPDATE tasks SET policy_id = $3, unscoped = FALSE WHERE owner_id = $1 AND id = $2",
-);
-pub(super) static SET_DEFAULT: Sql = owned(
-    "policies.set_default",
-    "UPDATE projects SET default_policy_id = $3 WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
 );
 pub(super) static TASK_DEPENDENTS: Sql = owned(
     "policies.task_dependents",
@@ -133,7 +135,6 @@ pub static STATEMENTS: &[&Sql] = &[
     &REVOKE,
     &OF_TASK,
     &ATTACH,
-    &SET_DEFAULT,
     &TASK_DEPENDENTS,
     &PROJECT_DEPENDENTS,
     &RUN_DEPENDENTS,

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use muster_core::ids::{OwnerId, PolicyId};
-use muster_policy::{Answer, Grant, Layer, LayerName, Needs, Pair, Policy, Resource, Standing, may_author, weigh};
+use muster_policy::{
+    Answer, Grant, Layer, LayerName, Needs, Pair, Policy, Resource, Standing, may_author, weigh,
+};
 use muster_store::{Topic, Tx};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -85,7 +87,13 @@ async fn document(tx: &mut Tx, resources: &Resources, found: &Found) -> Result<E
     let own = |name: LayerName| {
         let layer = policy.layer(name);
         let owned = may_author(found.parent.is_some(), name).is_ok() && *layer != Layer::absent();
-        owned.then(|| layer.grants().iter().map(|grant| written(resources, grant)).collect())
+        owned.then(|| {
+            layer
+                .grants()
+                .iter()
+                .map(|grant| written(resources, grant))
+                .collect()
+        })
     };
     Ok(Exported {
         name: found.name.clone(),

@@ -354,27 +354,30 @@ pub struct Explained {
     pub reason: String,
 }
 
-fn explained(governing: &Governing, resources: &Resources, pair: &Pair, named: Option<&Resource>) -> Explained {
+fn explained(
+    governing: &Governing,
+    resources: &Resources,
+    pair: &Pair,
+    named: Option<&Resource>,
+) -> Explained {
     let explanation = muster_policy::explain(governing.standing(), pair);
     let of = |name: LayerName| {
-        explanation
-            .layers
-            .iter()
-            .find(|layer| layer.name == name)
-            .map_or(
-                ExplainedLayer {
-                    state: "absent",
-                    effect: None,
-                },
-                |layer| ExplainedLayer {
-                    state: layer.state.as_str(),
-                    effect: layer.effect.map(muster_policy::LayerEffect::as_str),
-                },
-            )
+        explanation.layers.iter().find(|layer| layer.name == name).map_or(
+            ExplainedLayer {
+                state: "absent",
+                effect: None,
+            },
+            |layer| ExplainedLayer {
+                state: layer.state.as_str(),
+                effect: layer.effect.map(muster_policy::LayerEffect::as_str),
+            },
+        )
     };
     let reason = match named {
         Some(resource) if pair.target().is_none() => {
-            format!("{resource} does not exist, and a call that names nothing that exists is covered by no grant.")
+            format!(
+                "{resource} does not exist, and a call that names nothing that exists is covered by no grant."
+            )
         }
         _ => explanation.reason(),
     };
@@ -407,7 +410,11 @@ async fn governing_of(tx: &mut Tx, whose: &Whose) -> Result<Governing, PolicyErr
 }
 
 /// A pair as it was typed: the action, and `KIND:ID-OR-NAME` or `none`.
-fn pair_of(resources: &Resources, action: &str, resource: &str) -> Result<(Pair, Option<Resource>), PolicyError> {
+fn pair_of(
+    resources: &Resources,
+    action: &str,
+    resource: &str,
+) -> Result<(Pair, Option<Resource>), PolicyError> {
     let action: Action = action.parse()?;
     if resource == "none" {
         return Ok((Pair::naming_nothing(action), None));

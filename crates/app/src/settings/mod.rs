@@ -309,7 +309,18 @@ mod tests {
     fn a_setting_takes_only_what_it_says() {
         for key in ALL {
             assert!(key.read(key.default).is_some(), "{}", key.name);
-            for bad in ["", "TRUE", "yes", "1.0", "-1", "+5", " 5", "05", "1e3", "9223372036854775808"] {
+            for bad in [
+                "",
+                "TRUE",
+                "yes",
+                "1.0",
+                "-1",
+                "+5",
+                " 5",
+                "05",
+                "1e3",
+                "9223372036854775808",
+            ] {
                 assert_eq!(key.read(bad), None, "{} {bad:?}", key.name);
             }
         }
