@@ -24,6 +24,5 @@ pub use sql::STATEMENTS;
 pub use state::{OwnerName, Password, SESSION_IDLE, SESSION_LIFETIME};
 pub use tokens::{
     AgentCaller, MirrorCaller, NewToken, PersonalCaller, Token, TokenTask, agent, create_agent_token,
-    create_token, mirror, personal,
-    revoke_token, tokens,
+    create_token, mirror, personal, revoke_token, tokens,
 };

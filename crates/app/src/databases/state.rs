@@ -106,7 +106,10 @@ mod tests {
     #[test]
     fn an_address_says_its_engine() {
         for (url, engine) in [
-            ("postgres://reader:pw@db.example.test:5432/app?sslmode=require", "postgres"),
+            (
+                "postgres://reader:pw@db.example.test:5432/app?sslmode=require",
+                "postgres",
+            ),
             ("postgresql://db/app", "postgres"),
             ("mysql://db/app", "mysql"),
             ("mariadb://db/app", "mariadb"),
@@ -117,13 +120,29 @@ mod tests {
             ("mongodb+srv://db/app", "mongodb"),
         ] {
             let parsed = DbUrl::parse(Secret::new(url)).unwrap();
-            assert_eq!((parsed.engine().as_str(), parsed.secret().expose()), (engine, url));
+            assert_eq!(
+                (parsed.engine().as_str(), parsed.secret().expose()),
+                (engine, url)
+            );
         }
         for url in [
-            "", "postgres", "postgres:", "postgres://", "://x", "oracle://db", "POSTGRES://db", " postgres://db", "https://db",
-            "postgres://db\nx", "postgres://db\0", "mongodb+x://db",
+            "",
+            "postgres",
+            "postgres:",
+            "postgres://",
+            "://x",
+            "oracle://db",
+            "POSTGRES://db",
+            " postgres://db",
+            "https://db",
+            "postgres://db\nx",
+            "postgres://db\0",
+            "mongodb+x://db",
         ] {
-            assert!(matches!(DbUrl::parse(Secret::new(url)), Err(DatabaseError::Url)), "{url:?}");
+            assert!(
+                matches!(DbUrl::parse(Secret::new(url)), Err(DatabaseError::Url)),
+                "{url:?}"
+            );
         }
         assert!(DbUrl::parse(Secret::new(format!("redis://{}", "a".repeat(4096)))).is_err());
     }

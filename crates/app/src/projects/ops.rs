@@ -154,10 +154,12 @@ pub async fn add(app: &App, owner: OwnerId, new: NewProject) -> Result<Project, 
             Box::pin(async move {
                 let (repo, integration) = new.repo.unzip();
                 if let Some(integration) = integration {
-                    integrations::of(tx, integration).await.map_err(|error| match error {
-                        IntegrationError::Fault(fault) => ProjectError::Fault(fault),
-                        _ => ProjectError::NoIntegration,
-                    })?;
+                    integrations::of(tx, integration)
+                        .await
+                        .map_err(|error| match error {
+                            IntegrationError::Fault(fault) => ProjectError::Fault(fault),
+                            _ => ProjectError::NoIntegration,
+                        })?;
                 }
                 let repo = repo.as_ref().map(RepoName::as_str);
                 let id = tx

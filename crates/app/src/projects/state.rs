@@ -47,12 +47,35 @@ mod tests {
 
     #[test]
     fn a_repository_is_an_owner_and_a_name() {
-        for good in ["ada/engine", "Ada-1/engine.rs", "group/sub/name", "ada/.github", "a/_b"] {
+        for good in [
+            "ada/engine",
+            "Ada-1/engine.rs",
+            "group/sub/name",
+            "ada/.github",
+            "a/_b",
+        ] {
             assert_eq!(RepoName::parse(good).unwrap().as_str(), good);
         }
         for bad in [
-            "", "ada", "/ada", "ada/", "ada//engine", "ada/..", "ada/../x", "./ada", "-ada/x", "ada/-x", "ada/a b", "ada/a\nb",
-            "https://x/y", "ada/engine#1", "ada/\u{e9}", "ada/x?y", ".ada/x", "*/*", "a,b/c",
+            "",
+            "ada",
+            "/ada",
+            "ada/",
+            "ada//engine",
+            "ada/..",
+            "ada/../x",
+            "./ada",
+            "-ada/x",
+            "ada/-x",
+            "ada/a b",
+            "ada/a\nb",
+            "https://x/y",
+            "ada/engine#1",
+            "ada/\u{e9}",
+            "ada/x?y",
+            ".ada/x",
+            "*/*",
+            "a,b/c",
         ] {
             assert!(matches!(RepoName::parse(bad), Err(ProjectError::Repo)), "{bad:?}");
         }

@@ -34,8 +34,7 @@ impl Key {
     /// A fault when the system gives no randomness.
     pub fn seal(&self, context: &str, plain: &Secret) -> Result<String, SealError> {
         let mut nonce = [0_u8; NONCE];
-        getrandom::fill(&mut nonce)
-            .map_err(|_| Fault::other("nothing could be sealed: no random bytes"))?;
+        getrandom::fill(&mut nonce).map_err(|_| Fault::other("nothing could be sealed: no random bytes"))?;
         let payload = Payload {
             msg: plain.expose().as_bytes(),
             aad: context.as_bytes(),

@@ -1,8 +1,8 @@
 //! Making tasks: by hand, and from a ticket, once. Never makes one without a policy but by its owner's own word.
 
 use muster_core::Fault;
-use muster_core::ids::{IntegrationId, OwnerId, PolicyId, ProjectId, TaskId};
 use muster_core::clock::Time;
+use muster_core::ids::{IntegrationId, OwnerId, PolicyId, ProjectId, TaskId};
 use muster_core::text::{TaskBody, TaskTitle};
 use muster_store::{Topic, Tx};
 use serde_json::json;

@@ -101,7 +101,12 @@ struct Row {
 
 impl Row {
     fn policy(&self) -> Result<TaskPolicy, Fault> {
-        match (self.policy_id, &self.policy_name, self.policy_revision, self.unscoped) {
+        match (
+            self.policy_id,
+            &self.policy_name,
+            self.policy_revision,
+            self.unscoped,
+        ) {
             (Some(id), Some(name), Some(revision), false) => Ok(TaskPolicy::Policy {
                 id: PolicyId::new(id),
                 name: name.clone(),

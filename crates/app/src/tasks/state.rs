@@ -183,7 +183,10 @@ mod tests {
         for state in RunState::ALL {
             assert_eq!(RunState::parse(state.as_str()), Some(state));
         }
-        assert_eq!((TaskStatus::parse("Open"), RunState::parse("running")), (None, None));
+        assert_eq!(
+            (TaskStatus::parse("Open"), RunState::parse("running")),
+            (None, None)
+        );
     }
 
     // spec: POL-018
@@ -267,8 +270,20 @@ mod tests {
             assert_eq!(TicketKey::parse(good).unwrap().as_str(), good);
         }
         for bad in [
-            "", "#1", "ada#1", "ada/engine", "ada/engine#", "ada/engine#0", "ada/engine#01", "ada/engine#-1", "ada/engine#1#2",
-            "ada/engine#1 ", " ada/engine#1", "ada/engine#1234567890123456789", "ada/engine!1", "ada/../x#1",
+            "",
+            "#1",
+            "ada#1",
+            "ada/engine",
+            "ada/engine#",
+            "ada/engine#0",
+            "ada/engine#01",
+            "ada/engine#-1",
+            "ada/engine#1#2",
+            "ada/engine#1 ",
+            " ada/engine#1",
+            "ada/engine#1234567890123456789",
+            "ada/engine!1",
+            "ada/../x#1",
         ] {
             assert!(matches!(TicketKey::parse(bad), Err(TaskError::Key)), "{bad:?}");
         }

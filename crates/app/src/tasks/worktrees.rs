@@ -80,7 +80,12 @@ pub async fn record_worktree(
                 };
                 audit::record(tx, now, event).await?;
                 tx.wake(Topic::Owner(owner));
-                Ok(Worktree { id, path, branch, base })
+                Ok(Worktree {
+                    id,
+                    path,
+                    branch,
+                    base,
+                })
             })
         })
         .await
