@@ -1,10 +1,12 @@
 //! The command line as it is spelled. Never does anything.
 
 mod access;
+mod resources;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use access::{Asks, LayerArgs, Policy, Setting};
+pub(crate) use resources::{Db, DbAdd, ForgeKind, Host, Integration, Project, Task, TaskStatus};
 
 /// A self-hosted control plane for your fleet of AI coding agents.
 #[derive(Debug, Parser)]
@@ -24,6 +26,9 @@ pub(crate) struct Cli {
     /// Print one JSON document on standard output
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// The account that a command works for, where it stands before the command's own words
+    #[arg(long, global = true, hide = true, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -37,6 +42,7 @@ impl Cli {
                 data_dir: None,
                 database_url: None,
                 json: false,
+                owner: None,
                 command: Command::Bus(Bus::Serve(BusServe { dir: None })),
             }),
             _ => None,
@@ -64,6 +70,33 @@ pub(crate) enum Command {
         after_help = "Example: muster token create --owner ada --kind personal --label laptop"
     )]
     Token(Token),
+    /// Projects: a root folder, perhaps a repository, and the policy that new tasks get
+    #[command(
+        subcommand,
+        after_help = "Example: muster project add engine --root ~/src/engine"
+    )]
+    Project(Project),
+    /// Tasks: work in a project, under a policy
+    #[command(
+        subcommand,
+        after_help = "Example: muster task add --project engine --title 'Speed up the parser'"
+    )]
+    Task(Task),
+    /// Hosts: machines that agents may run on
+    #[command(subcommand, after_help = "Example: muster host add workstation")]
+    Host(Host),
+    /// Integrations: your accounts at forges
+    #[command(
+        subcommand,
+        after_help = "Example: printf '%s\\n' \"$TOKEN\" | muster integration add hub --kind github --url https://api.github.com --token-stdin"
+    )]
+    Integration(Integration),
+    /// Database connections that agents may be let to
+    #[command(
+        subcommand,
+        after_help = "Example: muster db add staging --project engine --url-stdin < url.txt"
+    )]
+    Db(Db),
     /// Connectors: outside processes that bring messages in and send approved replies
     #[command(
         subcommand,

@@ -16,12 +16,18 @@ fn an_approved_call_goes_on() {
     on_desks(|desk| async move {
         let _approver = desk.sits().await;
         desk.grant(TASK, "db_read", "any", "ask").await;
-        let (waiting, ask) = desk.parked(desk.query("staging", "SELECT 'a\u{202e}b'").await).await;
+        let (waiting, ask) = desk
+            .parked(desk.query("staging", "SELECT 'a\u{202e}b'").await)
+            .await;
         assert!(!waiting.is_finished());
         assert_eq!(ask.tool, "muster_db_query");
         assert_eq!((ask.agent, ask.label.as_str()), (desk.agent.token, "worker"));
         assert_eq!(ask.task.as_ref().map(|(id, _)| *id), Some(desk.task));
-        assert_eq!(at(&ask.arguments, "/statement"), "SELECT 'a\u{202e}b'", "the exact text");
+        assert_eq!(
+            at(&ask.arguments, "/statement"),
+            "SELECT 'a\u{202e}b'",
+            "the exact text"
+        );
         assert_eq!(at(&ask.pairs, "/0/resource/name"), "staging");
         desk.approve(&ask).await;
         let permitted = ended(waiting).await.unwrap();
@@ -79,11 +85,20 @@ fn one_ask_covers_every_pair_of_a_call() {
 fn a_call_with_a_refused_pair_asks_nobody() {
     on_desks(|desk| async move {
         desk.grant(TASK, "db_read", "any", "ask").await;
-        assert_eq!(desk.outcome(desk.writes("staging", "DELETE FROM t").await).await, "refused_not_granted");
+        assert_eq!(
+            desk.outcome(desk.writes("staging", "DELETE FROM t").await).await,
+            "refused_not_granted"
+        );
         desk.grant(TASK, "db_write", "any", "deny").await;
-        assert_eq!(desk.outcome(desk.writes("staging", "DELETE FROM t").await).await, "refused_denied");
+        assert_eq!(
+            desk.outcome(desk.writes("staging", "DELETE FROM t").await).await,
+            "refused_denied"
+        );
         let _approver = desk.sits().await;
-        assert_eq!(desk.outcome(desk.writes("staging", "DELETE FROM t").await).await, "refused_denied");
+        assert_eq!(
+            desk.outcome(desk.writes("staging", "DELETE FROM t").await).await,
+            "refused_denied"
+        );
         assert!(desk.asks(AskState::Parked).await.is_empty());
     });
 }
@@ -99,9 +114,18 @@ fn an_ask_is_answered_once_and_by_its_id() {
         desk.approve(&one).await;
         ended(first).await.unwrap();
         let late = access::refuse(desk.app(), desk.owner(), one.id, Decider::Page).await;
-        assert!(matches!(late, Err(AskError::AlreadyDecided(AskState::Approved))), "{late:?}");
+        assert!(
+            matches!(late, Err(AskError::AlreadyDecided(AskState::Approved))),
+            "{late:?}"
+        );
         assert!(!second.is_finished(), "a late answer hits no other call");
-        let none = access::approve(desk.app(), desk.owner(), muster_core::ids::AskId::new(9_999), Decider::Page).await;
+        let none = access::approve(
+            desk.app(),
+            desk.owner(),
+            muster_core::ids::AskId::new(9_999),
+            Decider::Page,
+        )
+        .await;
         assert!(matches!(none, Err(AskError::NotFound)), "{none:?}");
         desk.refuse(&other).await;
         ended(second).await.unwrap_err();
@@ -124,7 +148,9 @@ fn a_caller_that_goes_away_withdraws_its_ask() {
         assert_eq!(desk.outcomes().await, ["withdrawn"]);
         // Closing the task does the same to those that wait.
         let (waiting, _) = desk.parked(desk.reads("prod").await).await;
-        tasks::close(desk.app(), desk.owner(), By::Owner, desk.task).await.unwrap();
+        tasks::close(desk.app(), desk.owner(), By::Owner, desk.task)
+            .await
+            .unwrap();
         assert_eq!(ended(waiting).await.unwrap_err().code, "withdrawn");
         assert_eq!(desk.outcomes().await, ["withdrawn", "withdrawn"]);
     });
@@ -140,7 +166,10 @@ fn an_approval_that_comes_after_a_deny_opens_nothing() {
         desk.grant(GLOBAL, "db_read", "any", "deny").await;
         desk.approve(&ask).await;
         assert_eq!(ended(waiting).await.unwrap_err().code, "refused_not_granted");
-        assert_eq!(desk.newest_call().await.outcome.as_deref(), Some("refused_denied"));
+        assert_eq!(
+            desk.newest_call().await.outcome.as_deref(),
+            Some("refused_denied")
+        );
     });
 }
 
@@ -166,8 +195,14 @@ fn what_nobody_answers_expires_as_a_refusal_and_as_no_decision() {
         assert_eq!(row.outcome.as_deref(), Some("refused_expired"));
         assert_eq!(at(&row.data, "/decided_by"), &json!(null));
         let late = access::approve(desk.app(), desk.owner(), ask.id, Decider::Page).await;
-        assert!(matches!(late, Err(AskError::AlreadyDecided(AskState::Expired))), "{late:?}");
-        assert!(desk.asks(AskState::Parked).await.is_empty(), "it leaves the list of those that wait");
+        assert!(
+            matches!(late, Err(AskError::AlreadyDecided(AskState::Expired))),
+            "{late:?}"
+        );
+        assert!(
+            desk.asks(AskState::Parked).await.is_empty(),
+            "it leaves the list of those that wait"
+        );
     });
 }
 
@@ -186,12 +221,19 @@ fn the_seventeenth_is_refused_whoever_asks() {
         let asks = desk.until_parked(16).await;
         let third = desk.colleague("third").await;
         let call = desk.reads("prod").await;
-        let refused = access::decide(desk.app(), &third, call.clone()).await.unwrap_err();
+        let refused = access::decide(desk.app(), &third, call.clone())
+            .await
+            .unwrap_err();
         assert_eq!(refused.code, "refused_queue_saturated");
-        assert_eq!(desk.newest_call().await.outcome.as_deref(), Some("refused_queue_saturated"));
+        assert_eq!(
+            desk.newest_call().await.outcome.as_deref(),
+            Some("refused_queue_saturated")
+        );
         // Not even with everybody gone does pressure become permission.
         approver.leave().await.unwrap();
-        let refused = access::decide(desk.app(), &third, call.clone()).await.unwrap_err();
+        let refused = access::decide(desk.app(), &third, call.clone())
+            .await
+            .unwrap_err();
         assert_eq!(refused.code, "refused_queue_saturated");
         let _approver = desk.sits().await;
         desk.refuse(&asks[0]).await;
@@ -228,8 +270,17 @@ fn of_forty_at_once_sixteen_park_and_none_is_allowed() {
         for call in waiting {
             codes.push(ended(call).await.unwrap_err().code);
         }
-        assert_eq!(codes.iter().filter(|code| **code == "refused_queue_saturated").count(), 24);
-        assert_eq!(codes.iter().filter(|code| **code == "refused_by_person").count(), 16);
+        assert_eq!(
+            codes
+                .iter()
+                .filter(|code| **code == "refused_queue_saturated")
+                .count(),
+            24
+        );
+        assert_eq!(
+            codes.iter().filter(|code| **code == "refused_by_person").count(),
+            16
+        );
     });
 }
 
@@ -303,11 +354,18 @@ fn an_approval_covers_no_other_agent_resource_or_writing_argument() {
         desk.until_parked(1).await;
         let elsewhere = desk.start(&desk.agent, desk.reads("prod").await);
         desk.until_parked(2).await;
-        let write = desk.start(&desk.agent, desk.writes("staging", "DELETE FROM t WHERE id = 1").await);
+        let write = desk.start(
+            &desk.agent,
+            desk.writes("staging", "DELETE FROM t WHERE id = 1").await,
+        );
         let asks = desk.until_parked(3).await;
         desk.approve(asks.last().unwrap()).await;
         ended(write).await.unwrap();
-        assert_eq!(desk.outcome(desk.writes("staging", "DELETE FROM t WHERE id = 1").await).await, "allowed_by_recent_approval");
+        assert_eq!(
+            desk.outcome(desk.writes("staging", "DELETE FROM t WHERE id = 1").await)
+                .await,
+            "allowed_by_recent_approval"
+        );
         let wider = desk.start(&desk.agent, desk.writes("staging", "DELETE FROM t").await);
         desk.until_parked(3).await;
         for call in [of_other, elsewhere, wider] {
@@ -315,7 +373,11 @@ fn an_approval_covers_no_other_agent_resource_or_writing_argument() {
         }
         desk.until_parked(0).await;
         desk.grant(GLOBAL, "hosts_read", "any", "allow").await;
-        assert_eq!(desk.read("staging").await, "refused_not_granted", "what was taken away counts inside the window too");
+        assert_eq!(
+            desk.read("staging").await,
+            "refused_not_granted",
+            "what was taken away counts inside the window too"
+        );
     });
 }
 
@@ -349,7 +411,9 @@ fn a_revoked_token_gets_nothing_from_an_approval() {
         let _approver = desk.sits().await;
         desk.grant(TASK, "db_read", "any", "ask").await;
         let (waiting, ask) = desk.parked(desk.reads("staging").await).await;
-        muster_app::accounts::revoke_token(desk.app(), desk.owner(), desk.agent.token).await.unwrap();
+        muster_app::accounts::revoke_token(desk.app(), desk.owner(), desk.agent.token)
+            .await
+            .unwrap();
         desk.approve(&ask).await;
         assert_eq!(ended(waiting).await.unwrap_err().code, "withdrawn");
     });
@@ -362,7 +426,12 @@ fn another_owner_sees_and_answers_nothing() {
         desk.grant(TASK, "db_read", "any", "ask").await;
         let (waiting, ask) = desk.parked(desk.reads("staging").await).await;
         let bob = muster_testkit::add_owner(desk.app(), "bob").await;
-        assert!(access::list(desk.app(), bob, AskState::Parked).await.unwrap().is_empty());
+        assert!(
+            access::list(desk.app(), bob, AskState::Parked)
+                .await
+                .unwrap()
+                .is_empty()
+        );
         let answer = access::approve(desk.app(), bob, ask.id, Decider::Page).await;
         assert!(matches!(answer, Err(AskError::NotFound)), "{answer:?}");
         assert!(!access::somebody_present(desk.app(), bob).await.unwrap());
@@ -378,17 +447,33 @@ fn lists_ask_once_for_everything_they_show() {
         desk.grant(TASK, "hosts_read", "any", "ask").await;
         let (app, agent) = (desk.app().clone(), desk.agent.clone());
         let listing = tokio::spawn(async move {
-            access::reachable(&app, &agent, "muster_list_hosts", Action::HostsRead, ScopeKind::Host).await
+            access::reachable(
+                &app,
+                &agent,
+                "muster_list_hosts",
+                Action::HostsRead,
+                ScopeKind::Host,
+            )
+            .await
         });
         let asks = desk.until_parked(1).await;
         desk.approve(&asks[0]).await;
         let listed = listing.await.unwrap().unwrap();
         assert_eq!(listed.resources.len(), 1);
         let (_, nobody) = desk.another(PolicyChoice::Default, "nobody").await;
-        let none = access::reachable(desk.app(), &nobody, "muster_list_hosts", Action::HostsRead, ScopeKind::Host)
-            .await
-            .unwrap();
+        let none = access::reachable(
+            desk.app(),
+            &nobody,
+            "muster_list_hosts",
+            Action::HostsRead,
+            ScopeKind::Host,
+        )
+        .await
+        .unwrap();
         assert!(none.resources.is_empty() && none.permitted.is_none());
-        assert_eq!(desk.newest_call().await.outcome.as_deref(), Some("refused_not_granted"));
+        assert_eq!(
+            desk.newest_call().await.outcome.as_deref(),
+            Some("refused_not_granted")
+        );
     });
 }

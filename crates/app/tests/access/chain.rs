@@ -14,11 +14,20 @@ fn a_log_that_was_tampered_with_is_found_out() {
             desk.read("staging").await;
         }
         let whole = audit::verify(&app.db, owner).await.unwrap();
-        assert!(whole.ok && whole.rows >= 10 && whole.first_bad.is_none(), "{whole:?}");
+        assert!(
+            whole.ok && whole.rows >= 10 && whole.first_bad.is_none(),
+            "{whole:?}"
+        );
         let rows = desk.calls().await;
         let off = desk.pick(
-            &["DROP TRIGGER audit_append_only_update", "DROP TRIGGER audit_append_only_delete"],
-            &["DROP TRIGGER audit_append_only_update ON audit", "DROP TRIGGER audit_append_only_delete ON audit"],
+            &[
+                "DROP TRIGGER audit_append_only_update",
+                "DROP TRIGGER audit_append_only_delete",
+            ],
+            &[
+                "DROP TRIGGER audit_append_only_update ON audit",
+                "DROP TRIGGER audit_append_only_delete ON audit",
+            ],
         );
         tamper(&desk, off).await;
         let (second, third, last) = (rows[1].id, rows[2].id, rows[4].id);

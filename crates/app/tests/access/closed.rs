@@ -9,7 +9,9 @@ use super::kit::{TASK, at, on_desks, tamper};
 #[test]
 fn with_nobody_to_ask_the_shipped_setting_lets_the_call_run_and_says_so_in_a_row_each() {
     on_desks(|desk| async move {
-        let shipped = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED).await.unwrap();
+        let shipped = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED)
+            .await
+            .unwrap();
         assert_eq!(shipped.value, serde_json::json!(false));
         desk.grant(TASK, "db_read", "any", "ask").await;
         for _ in 0..3 {
@@ -56,10 +58,17 @@ fn a_setting_that_cannot_be_read_counts_as_strict() {
         desk.grant(TASK, "db_read", "any", "ask").await;
         desk.set(settings::REQUIRE_WHEN_CLOSED, "false").await;
         for unreadable in ["", "FALSE", "no", "0", "fals"] {
-            let set = format!("UPDATE settings SET value = '{unreadable}' WHERE key = 'asks.require_when_closed'");
+            let set =
+                format!("UPDATE settings SET value = '{unreadable}' WHERE key = 'asks.require_when_closed'");
             tamper(&desk, &[&set]).await;
-            assert_eq!(desk.read("staging").await, "refused_app_closed_strict", "{unreadable:?}");
-            let shown = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED).await.unwrap();
+            assert_eq!(
+                desk.read("staging").await,
+                "refused_app_closed_strict",
+                "{unreadable:?}"
+            );
+            let shown = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED)
+                .await
+                .unwrap();
             assert_eq!(shown.value, serde_json::json!(null));
         }
         desk.set(settings::REQUIRE_WHEN_CLOSED, "false").await;
@@ -71,8 +80,14 @@ fn a_setting_that_cannot_be_read_counts_as_strict() {
 #[test]
 fn the_setting_says_what_it_does_and_a_change_of_it_is_recorded() {
     on_desks(|desk| async move {
-        let shown = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED).await.unwrap();
-        assert!(shown.description.contains("ask behaves as allow whenever nobody can be asked"));
+        let shown = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED)
+            .await
+            .unwrap();
+        assert!(
+            shown
+                .description
+                .contains("ask behaves as allow whenever nobody can be asked")
+        );
         desk.set(settings::REQUIRE_WHEN_CLOSED, "true").await;
         let rows = desk.rows("setting.set").await;
         assert_eq!(rows.len(), 1);
@@ -90,7 +105,9 @@ fn somebody_who_was_killed_is_not_there_any_more() {
     on_desks(|desk| async move {
         desk.grant(TASK, "db_read", "any", "ask").await;
         let (second, _) = desk.muster.second().await;
-        let approver = access::present(&second, desk.owner(), access::Seat::Watch).await.unwrap();
+        let approver = access::present(&second, desk.owner(), access::Seat::Watch)
+            .await
+            .unwrap();
         assert!(access::somebody_present(desk.app(), desk.owner()).await.unwrap());
         tamper(&desk, &["UPDATE approvers SET process = 7"]).await;
         assert!(!access::somebody_present(desk.app(), desk.owner()).await.unwrap());

@@ -13,13 +13,19 @@ use super::kit::{GLOBAL, PROJECT, TASK, add_agent, at, chosen, on_desks, tamper}
 fn what_is_not_granted_is_refused() {
     on_desks(|desk| async move {
         assert_eq!(desk.read("staging").await, "refused_not_granted");
-        desk.grant(TASK, "db_read", "db_connection:staging", "allow").await;
+        desk.grant(TASK, "db_read", "db_connection:staging", "allow")
+            .await;
         let shown = desk.shown().await;
         let [grant] = shown.layers.task.grants.as_slice() else {
             panic!("{:?}", shown.layers.task);
         };
         assert_eq!(
-            (grant.action, grant.scope.kind, grant.scope.name.as_deref(), grant.effect),
+            (
+                grant.action,
+                grant.scope.kind,
+                grant.scope.name.as_deref(),
+                grant.effect
+            ),
             ("db_read", "db_connection", Some("staging"), "allow")
         );
         assert_eq!(desk.read("staging").await, "allowed");
@@ -27,7 +33,9 @@ fn what_is_not_granted_is_refused() {
         let hosts = Call {
             tool: "muster_list_hosts".to_owned(),
             arguments: json!({}),
-            needs: desk.needs(&[(Action::HostsRead, ScopeKind::Host, "workstation")]).await,
+            needs: desk
+                .needs(&[(Action::HostsRead, ScopeKind::Host, "workstation")])
+                .await,
         };
         assert_eq!(desk.outcome(hosts).await, "refused_not_granted");
     });
@@ -39,15 +47,19 @@ fn a_deny_at_any_layer_beats_an_allow_at_any_other_and_nobody_is_asked() {
     on_desks(|desk| async move {
         let _approver = desk.sits().await;
         for layer in [GLOBAL, PROJECT, TASK] {
-            desk.grant(layer, "db_read", "db_connection:staging", "allow").await;
+            desk.grant(layer, "db_read", "db_connection:staging", "allow")
+                .await;
         }
         assert_eq!(desk.read("staging").await, "allowed");
         for layer in [GLOBAL, PROJECT, TASK] {
-            desk.grant(layer, "db_read", "db_connection:staging", "deny").await;
+            desk.grant(layer, "db_read", "db_connection:staging", "deny")
+                .await;
             assert_eq!(desk.read("staging").await, "refused_denied", "{layer}");
-            desk.grant(layer, "db_read", "db_connection:staging", "allow").await;
+            desk.grant(layer, "db_read", "db_connection:staging", "allow")
+                .await;
         }
-        desk.grant(PROJECT, "db_read", "db_connection:staging", "ask").await;
+        desk.grant(PROJECT, "db_read", "db_connection:staging", "ask")
+            .await;
         desk.grant(TASK, "db_read", "any", "deny").await;
         assert_eq!(desk.read("staging").await, "refused_denied");
         assert!(desk.asks(access::AskState::Parked).await.is_empty());
@@ -60,7 +72,8 @@ fn a_deny_at_any_layer_beats_an_allow_at_any_other_and_nobody_is_asked() {
 fn a_layer_never_widens_the_one_above() {
     on_desks(|desk| async move {
         desk.grant(GLOBAL, "db_read", "any", "allow").await;
-        desk.grant(PROJECT, "db_read", "db_connection:staging", "allow").await;
+        desk.grant(PROJECT, "db_read", "db_connection:staging", "allow")
+            .await;
         desk.grant(PROJECT, "hosts_read", "any", "allow").await;
         desk.grant(TASK, "db_read", "any", "allow").await;
         desk.grant(TASK, "hosts_read", "any", "allow").await;
@@ -69,11 +82,17 @@ fn a_layer_never_widens_the_one_above() {
         let hosts = Call {
             tool: "muster_list_hosts".to_owned(),
             arguments: json!({}),
-            needs: desk.needs(&[(Action::HostsRead, ScopeKind::Host, "workstation")]).await,
+            needs: desk
+                .needs(&[(Action::HostsRead, ScopeKind::Host, "workstation")])
+                .await,
         };
         assert_eq!(desk.outcome(hosts).await, "refused_not_granted");
         let row = desk.newest_call().await;
-        assert_eq!(at(&row.data, "/pairs/0/layer"), "global", "the layer that refused is named");
+        assert_eq!(
+            at(&row.data, "/pairs/0/layer"),
+            "global",
+            "the layer that refused is named"
+        );
     });
 }
 
@@ -81,7 +100,8 @@ fn a_layer_never_widens_the_one_above() {
 #[test]
 fn each_call_is_decided_by_what_is_granted_at_that_moment() {
     on_desks(|desk| async move {
-        desk.grant(TASK, "db_read", "db_connection:staging", "allow").await;
+        desk.grant(TASK, "db_read", "db_connection:staging", "allow")
+            .await;
         assert_eq!(desk.read("staging").await, "allowed");
         desk.revoke(TASK, "db_read", "db_connection:staging").await;
         assert_eq!(desk.read("staging").await, "refused_not_granted");
@@ -100,9 +120,15 @@ fn any_covers_what_comes_later_and_a_name_is_never_what_is_granted() {
         super::kit::add_connection(&app, owner, desk.project, "later").await;
         assert_eq!(desk.read("later").await, "allowed");
         desk.revoke(TASK, "db_read", "any").await;
-        desk.grant(TASK, "db_read", "db_connection:staging", "allow").await;
-        let id = muster_app::databases::find(&app, owner, "staging").await.unwrap().id;
-        muster_app::databases::rename(&app, owner, id, super::kit::slug("renamed")).await.unwrap();
+        desk.grant(TASK, "db_read", "db_connection:staging", "allow")
+            .await;
+        let id = muster_app::databases::find(&app, owner, "staging")
+            .await
+            .unwrap()
+            .id;
+        muster_app::databases::rename(&app, owner, id, super::kit::slug("renamed"))
+            .await
+            .unwrap();
         super::kit::add_connection(&app, owner, desk.project, "staging").await;
         assert_eq!(desk.read("renamed").await, "allowed");
         assert_eq!(desk.read("staging").await, "refused_not_granted");
@@ -131,20 +157,29 @@ fn a_write_charges_a_read_and_a_connection_that_cannot_be_read_is_hidden() {
             let open = access::connections(desk.app(), &desk.agent, "muster_list_db_connections")
                 .await
                 .unwrap();
-            let named = muster_app::resources::list(&desk.app().db, desk.owner()).await.unwrap();
+            let named = muster_app::resources::list(&desk.app().db, desk.owner())
+                .await
+                .unwrap();
             open.into_iter()
                 .map(|one| (named.named(&one.resource).name.unwrap(), one.read, one.write))
                 .collect::<Vec<_>>()
         };
-        desk.grant(TASK, "db_write", "db_connection:staging", "allow").await;
+        desk.grant(TASK, "db_write", "db_connection:staging", "allow")
+            .await;
         let write = desk.writes("staging", "DELETE FROM t").await;
         assert_eq!(write.needs.pairs().len(), 2, "the read is charged beside it");
         let unknown = Call {
             needs: Needs::naming_nothing(Action::DbWrite),
             ..write.clone()
         };
-        let (hidden, nowhere) = (desk.decide(write.clone()).await.unwrap_err(), desk.decide(unknown).await.unwrap_err());
-        assert_eq!(hidden, nowhere, "exactly what a connection that does not exist answers");
+        let (hidden, nowhere) = (
+            desk.decide(write.clone()).await.unwrap_err(),
+            desk.decide(unknown).await.unwrap_err(),
+        );
+        assert_eq!(
+            hidden, nowhere,
+            "exactly what a connection that does not exist answers"
+        );
         assert_eq!(at(&hidden.json(), "/error/pairs/0/layer"), &json!(null));
         assert_eq!(connections().await, []);
         assert_eq!(desk.shown().await.notes.len(), 1);
@@ -152,12 +187,21 @@ fn a_write_charges_a_read_and_a_connection_that_cannot_be_read_is_hidden() {
         desk.grant(TASK, "db_read", "db_connection:staging", "ask").await;
         assert_eq!(connections().await, [("staging".to_owned(), "ask", "allow")]);
         assert_eq!(desk.outcome(write.clone()).await, "auto_allowed_app_closed");
-        desk.grant(PROJECT, "db_read", "db_connection:staging", "deny").await;
-        desk.grant(PROJECT, "db_write", "db_connection:staging", "allow").await;
+        desk.grant(PROJECT, "db_read", "db_connection:staging", "deny")
+            .await;
+        desk.grant(PROJECT, "db_write", "db_connection:staging", "allow")
+            .await;
         assert_eq!(connections().await, []);
         let refused = desk.decide(write).await.unwrap_err();
-        assert_eq!(refused.code, "refused_not_granted", "the agent is not told of a deny");
-        assert_eq!(desk.newest_call().await.outcome.as_deref(), Some("refused_denied"), "the owner is");
+        assert_eq!(
+            refused.code, "refused_not_granted",
+            "the agent is not told of a deny"
+        );
+        assert_eq!(
+            desk.newest_call().await.outcome.as_deref(),
+            Some("refused_denied"),
+            "the owner is"
+        );
     });
 }
 
@@ -169,7 +213,9 @@ fn a_refusal_names_the_pair_and_the_layer_and_what_the_owner_can_do() {
         let call = Call {
             tool: "muster_list_hosts".to_owned(),
             arguments: json!({}),
-            needs: desk.needs(&[(Action::HostsRead, ScopeKind::Host, "workstation")]).await,
+            needs: desk
+                .needs(&[(Action::HostsRead, ScopeKind::Host, "workstation")])
+                .await,
         };
         let refused = desk.decide(call).await.unwrap_err();
         let error = refused.json();
@@ -190,10 +236,14 @@ fn a_task_without_a_policy_is_closed_and_only_one_marked_so_is_unscoped() {
     on_desks(|desk| async move {
         let (closed, of_closed) = desk.another(PolicyChoice::Default, "closed").await;
         let call = desk.reads("staging").await;
-        let refused = access::decide(desk.app(), &of_closed, call.clone()).await.unwrap_err();
+        let refused = access::decide(desk.app(), &of_closed, call.clone())
+            .await
+            .unwrap_err();
         assert_eq!(refused.code, "refused_not_granted");
         let (_, of_unscoped) = desk.another(PolicyChoice::Unscoped, "unscoped").await;
-        let permitted = access::decide(desk.app(), &of_unscoped, call.clone()).await.unwrap();
+        let permitted = access::decide(desk.app(), &of_unscoped, call.clone())
+            .await
+            .unwrap();
         assert_eq!(permitted.permit.basis(), Basis::Unscoped);
         assert_eq!(at(&desk.newest_call().await.data, "/policy"), &json!(null));
         let me = access::whoami(desk.app(), &of_unscoped).await.unwrap();
@@ -203,12 +253,26 @@ fn a_task_without_a_policy_is_closed_and_only_one_marked_so_is_unscoped() {
         assert_eq!(me.policy.unwrap().name, "closed");
         // An agent that works on no task has nothing either.
         let stray = add_agent(desk.app(), desk.owner(), None, "stray").await;
-        assert_eq!(access::decide(desk.app(), &stray, call.clone()).await.unwrap_err().code, "refused_not_granted");
+        assert_eq!(
+            access::decide(desk.app(), &stray, call.clone())
+                .await
+                .unwrap_err()
+                .code,
+            "refused_not_granted"
+        );
         // An attached policy without layers grants nothing; nothing puts the task out of it again.
         let blank = policies::create(desk.app(), desk.owner(), "blank").await.unwrap();
         let found = chosen(desk.app(), desk.owner(), &blank.to_string()).await;
-        policies::attach(desk.app(), desk.owner(), found, closed).await.unwrap();
-        assert_eq!(access::decide(desk.app(), &of_closed, call).await.unwrap_err().code, "refused_not_granted");
+        policies::attach(desk.app(), desk.owner(), found, closed)
+            .await
+            .unwrap();
+        assert_eq!(
+            access::decide(desk.app(), &of_closed, call)
+                .await
+                .unwrap_err()
+                .code,
+            "refused_not_granted"
+        );
     });
 }
 
@@ -219,18 +283,33 @@ fn an_empty_layer_denies_everything_and_an_absent_one_inherits() {
         desk.grant(GLOBAL, "db_read", "any", "allow").await;
         assert_eq!(desk.shown().await.layers.task.state, "absent");
         assert_eq!(desk.read("staging").await, "allowed");
-        policies::save_empty(desk.app(), desk.owner(), desk.edit(TASK)).await.unwrap();
+        policies::save_empty(desk.app(), desk.owner(), desk.edit(TASK))
+            .await
+            .unwrap();
         assert_eq!(desk.shown().await.layers.task.state, "empty");
         assert_eq!(desk.read("staging").await, "refused_not_granted");
         // Another process reads it as it is stored.
         let (second, _) = desk.muster.second().await;
-        assert_eq!(super::kit::show(&second, desk.owner(), desk.policy).await.layers.task.state, "empty");
-        policies::clear_layer(desk.app(), desk.owner(), desk.edit(TASK)).await.unwrap();
+        assert_eq!(
+            super::kit::show(&second, desk.owner(), desk.policy)
+                .await
+                .layers
+                .task
+                .state,
+            "empty"
+        );
+        policies::clear_layer(desk.app(), desk.owner(), desk.edit(TASK))
+            .await
+            .unwrap();
         assert_eq!(desk.shown().await.layers.task.state, "absent");
         assert_eq!(desk.read("staging").await, "allowed");
         desk.grant(TASK, "db_read", "any", "allow").await;
         desk.revoke(TASK, "db_read", "any").await;
-        assert_eq!(desk.shown().await.layers.task.state, "empty", "without its last grant a layer does not become absent");
+        assert_eq!(
+            desk.shown().await.layers.task.state,
+            "empty",
+            "without its last grant a layer does not become absent"
+        );
         assert_eq!(desk.read("staging").await, "refused_not_granted");
         second.db.close().await;
     });
@@ -240,7 +319,8 @@ fn an_empty_layer_denies_everything_and_an_absent_one_inherits() {
 #[test]
 fn every_decision_leaves_a_row_that_says_who_what_and_under_which_revision() {
     on_desks(|desk| async move {
-        desk.grant(TASK, "db_read", "db_connection:staging", "allow").await;
+        desk.grant(TASK, "db_read", "db_connection:staging", "allow")
+            .await;
         desk.read("staging").await;
         let revision = desk.shown().await.revision;
         let row = desk.newest_call().await;
@@ -250,7 +330,10 @@ fn every_decision_leaves_a_row_that_says_who_what_and_under_which_revision() {
         assert_eq!(row.outcome.as_deref(), Some("allowed"));
         assert_eq!(row.at, desk.app().clock.now());
         assert_eq!(at(&row.data, "/agent/label"), "worker");
-        assert_eq!(at(&row.data, "/policy"), &json!({"id": desk.policy.to_string(), "name": "careful", "revision": revision}));
+        assert_eq!(
+            at(&row.data, "/policy"),
+            &json!({"id": desk.policy.to_string(), "name": "careful", "revision": revision})
+        );
         assert_eq!(at(&row.data, "/pairs/0/action"), "db_read");
         assert_eq!(at(&row.data, "/pairs/0/verdict"), "allow");
         assert_eq!(at(&row.data, "/pairs/0/layer"), LayerName::Task.as_str());
@@ -271,7 +354,10 @@ fn what_cannot_be_read_or_recorded_is_refused() {
         assert_eq!(desk.read("staging").await, "allowed");
         let corrupt = desk.pick(
             &["UPDATE grants SET action = 'db_reed'"],
-            &["ALTER TABLE grants DROP CONSTRAINT grants_action", "UPDATE grants SET action = 'db_reed'"],
+            &[
+                "ALTER TABLE grants DROP CONSTRAINT grants_action",
+                "UPDATE grants SET action = 'db_reed'",
+            ],
         );
         tamper(&desk, corrupt).await;
         assert_eq!(desk.read("staging").await, "refused_error");
@@ -290,7 +376,11 @@ fn what_cannot_be_read_or_recorded_is_refused() {
         assert_eq!(refused.code, "refused_error");
         let open = desk.pick(&["DROP TRIGGER shut"], &["DROP TRIGGER shut ON audit"]);
         tamper(&desk, open).await;
-        assert_eq!(desk.calls().await.len(), rows, "nothing was recorded, so nothing ran");
+        assert_eq!(
+            desk.calls().await.len(),
+            rows,
+            "nothing was recorded, so nothing ran"
+        );
         assert_eq!(desk.read("staging").await, "allowed");
     });
 }

@@ -18,12 +18,48 @@ fn a_grant_with_a_wrong_word_is_refused_and_changes_nothing() {
             ("db_read", "any", "maybe", "usage", "allow, ask, deny"),
             ("db_read", "any", "", "usage", "allow, ask, deny"),
             ("db_read", "", "allow", "usage", "is not a scope"),
-            ("db_read", "table:x", "allow", "usage", "is not a kind of resource"),
-            ("db_read", "db_connection:a,b", "allow", "usage", "does not name exactly one"),
-            ("db_read", "db_connection:*", "allow", "usage", "does not name exactly one"),
-            ("db_read", "project:engine", "allow", "usage", "never about a project"),
-            ("db_read", "db_connection:nowhere", "allow", "not_found", "does not exist"),
-            ("db_read", "db_connection:9999", "allow", "not_found", "does not exist"),
+            (
+                "db_read",
+                "table:x",
+                "allow",
+                "usage",
+                "is not a kind of resource",
+            ),
+            (
+                "db_read",
+                "db_connection:a,b",
+                "allow",
+                "usage",
+                "does not name exactly one",
+            ),
+            (
+                "db_read",
+                "db_connection:*",
+                "allow",
+                "usage",
+                "does not name exactly one",
+            ),
+            (
+                "db_read",
+                "project:engine",
+                "allow",
+                "usage",
+                "never about a project",
+            ),
+            (
+                "db_read",
+                "db_connection:nowhere",
+                "allow",
+                "not_found",
+                "does not exist",
+            ),
+            (
+                "db_read",
+                "db_connection:9999",
+                "allow",
+                "not_found",
+                "does not exist",
+            ),
         ];
         for (action, scope, effect, code, says) in cases {
             let refused = desk.try_grant(TASK, action, scope, effect).await.unwrap_err();
@@ -52,10 +88,17 @@ fn every_edit_raises_the_revision_by_one_and_one_meant_for_an_older_is_refused()
         assert_eq!(desk.shown().await.revision, 6);
         let mut edit = desk.edit(TASK);
         edit.revision = Some(6);
-        policies::grant(app, owner, edit, "db_read", "any", "allow").await.unwrap();
+        policies::grant(app, owner, edit, "db_read", "any", "allow")
+            .await
+            .unwrap();
         let before = desk.shown().await;
-        let stale = policies::grant(app, owner, edit, "db_read", "any", "deny").await.unwrap_err();
-        assert!(matches!(stale, PolicyError::StaleRevision { given: 6, current: 7 }), "{stale}");
+        let stale = policies::grant(app, owner, edit, "db_read", "any", "deny")
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(stale, PolicyError::StaleRevision { given: 6, current: 7 }),
+            "{stale}"
+        );
         for refused in [
             policies::revoke(app, owner, edit, "db_read", "any").await,
             policies::clear_layer(app, owner, edit).await,
@@ -72,10 +115,16 @@ fn every_edit_raises_the_revision_by_one_and_one_meant_for_an_older_is_refused()
 fn a_policy_is_deleted_only_when_nothing_resolves_through_it() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
-        let run = tasks::spawn(app, owner, By::Owner, desk.task, NewRun::default()).await.unwrap();
-        let fork = policies::fork(app, owner, desk.policy, "narrower", None).await.unwrap();
+        let run = tasks::spawn(app, owner, By::Owner, desk.task, NewRun::default())
+            .await
+            .unwrap();
+        let fork = policies::fork(app, owner, desk.policy, "narrower", None)
+            .await
+            .unwrap();
         let (other, _) = desk.another(PolicyChoice::Policy(desk.policy), "other").await;
-        projects::set_default(app, owner, desk.project, Some(desk.policy)).await.unwrap();
+        projects::set_default(app, owner, desk.project, Some(desk.policy))
+            .await
+            .unwrap();
         let before = desk.shown().await;
         assert_eq!(before.dependents.tasks.len(), 2);
         assert_eq!(before.dependents.projects[0].name, "engine");
@@ -94,16 +143,37 @@ fn a_policy_is_deleted_only_when_nothing_resolves_through_it() {
         let to = chosen(app, owner, &other_policy.to_string()).await;
         policies::delete(app, owner, fork.id).await.unwrap();
         for task in [desk.task, other] {
-            assert_eq!(policies::delete(app, owner, desk.policy).await.unwrap_err().code(), "in_use");
+            assert_eq!(
+                policies::delete(app, owner, desk.policy)
+                    .await
+                    .unwrap_err()
+                    .code(),
+                "in_use"
+            );
             // A closed one counts too: opened again, it must not find a hole.
             if task == other {
                 tasks::close(app, owner, By::Owner, task).await.unwrap();
-                assert_eq!(policies::delete(app, owner, desk.policy).await.unwrap_err().code(), "in_use");
+                assert_eq!(
+                    policies::delete(app, owner, desk.policy)
+                        .await
+                        .unwrap_err()
+                        .code(),
+                    "in_use"
+                );
             }
             policies::attach(app, owner, to.clone(), task).await.unwrap();
         }
-        projects::set_default(app, owner, desk.project, None).await.unwrap();
-        assert_eq!(policies::delete(app, owner, desk.policy).await.unwrap_err().code(), "in_use", "a queued run");
+        projects::set_default(app, owner, desk.project, None)
+            .await
+            .unwrap();
+        assert_eq!(
+            policies::delete(app, owner, desk.policy)
+                .await
+                .unwrap_err()
+                .code(),
+            "in_use",
+            "a queued run"
+        );
         tasks::cancel_run(app, owner, By::Owner, run.id).await.unwrap();
         policies::delete(app, owner, desk.policy).await.unwrap();
         assert!(matches!(
@@ -124,18 +194,33 @@ fn every_act_on_a_policy_leaves_its_row() {
         desk.revoke(TASK, "db_read", "any").await;
         policies::clear_layer(app, owner, desk.edit(TASK)).await.unwrap();
         policies::save_empty(app, owner, desk.edit(TASK)).await.unwrap();
-        let fork = policies::fork(app, owner, desk.policy, "child", None).await.unwrap();
-        let child = chosen(app, owner, &fork.id.to_string()).await;
-        policies::attach(app, owner, child, desk.task).await.unwrap();
-        policies::apply_preset(app, owner, desk.edit(TASK), "observer", desk.project, policies::WhenShared::Refuse)
+        let fork = policies::fork(app, owner, desk.policy, "child", None)
             .await
             .unwrap();
+        let child = chosen(app, owner, &fork.id.to_string()).await;
+        policies::attach(app, owner, child, desk.task).await.unwrap();
+        policies::apply_preset(
+            app,
+            owner,
+            desk.edit(TASK),
+            "observer",
+            desk.project,
+            policies::WhenShared::Refuse,
+        )
+        .await
+        .unwrap();
         policies::delete(app, owner, fork.id).await.unwrap_err();
         let spare = policies::create(app, owner, "spare").await.unwrap();
         policies::delete(app, owner, spare).await.unwrap();
-        let exported = policies::export(app, owner, vec!["careful".to_owned()]).await.unwrap();
-        policies::import(app, owner, exported, policies::WhenThere::Replace).await.unwrap();
-        projects::set_default(app, owner, desk.project, Some(desk.policy)).await.unwrap();
+        let exported = policies::export(app, owner, vec!["careful".to_owned()])
+            .await
+            .unwrap();
+        policies::import(app, owner, exported, policies::WhenThere::Replace)
+            .await
+            .unwrap();
+        projects::set_default(app, owner, desk.project, Some(desk.policy))
+            .await
+            .unwrap();
         for (event, count) in [
             ("policy.create", 2),
             ("policy.grant", 1),
@@ -160,10 +245,17 @@ fn a_name_is_unique_and_of_one_shape_and_closed_is_built_in() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
         for bad in ["", "Careful", "7", "-x", "a b", "a/b", "ü", &"a".repeat(65)] {
-            assert_eq!(policies::create(app, owner, bad).await.unwrap_err().code(), "usage", "{bad:?}");
+            assert_eq!(
+                policies::create(app, owner, bad).await.unwrap_err().code(),
+                "usage",
+                "{bad:?}"
+            );
         }
         for taken in ["careful", "closed"] {
-            assert_eq!(policies::create(app, owner, taken).await.unwrap_err().code(), "name_taken");
+            assert_eq!(
+                policies::create(app, owner, taken).await.unwrap_err().code(),
+                "name_taken"
+            );
         }
         policies::create(app, owner, &"a".repeat(64)).await.unwrap();
         let closed = chosen(app, owner, "closed").await;
@@ -171,7 +263,13 @@ fn a_name_is_unique_and_of_one_shape_and_closed_is_built_in() {
         assert_eq!((shown.name.as_str(), shown.resolved.len()), ("closed", 0));
         policies::attach(app, owner, closed, desk.task).await.unwrap();
         assert_eq!(desk.read("staging").await, "refused_not_granted");
-        assert!(policies::list(app, owner).await.unwrap().iter().all(|one| one.name != "closed"));
+        assert!(
+            policies::list(app, owner)
+                .await
+                .unwrap()
+                .iter()
+                .all(|one| one.name != "closed")
+        );
     });
 }
 
@@ -179,7 +277,8 @@ fn a_name_is_unique_and_of_one_shape_and_closed_is_built_in() {
 fn a_grant_on_what_is_gone_can_be_revoked_by_its_last_name() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
-        desk.grant(TASK, "db_read", "db_connection:staging", "allow").await;
+        desk.grant(TASK, "db_read", "db_connection:staging", "allow")
+            .await;
         let id = databases::find(app, owner, "staging").await.unwrap().id;
         databases::remove(app, owner, id).await.unwrap();
         let shown = desk.shown().await;
@@ -187,7 +286,9 @@ fn a_grant_on_what_is_gone_can_be_revoked_by_its_last_name() {
         assert_eq!(shown.layers.task.grants[0].scope.name.as_deref(), Some("staging"));
         desk.revoke(TASK, "db_read", "db_connection:staging").await;
         assert_eq!(desk.shown().await.layers.task.state, "empty");
-        let again = policies::revoke(app, owner, desk.edit(TASK), "db_read", "any").await.unwrap_err();
+        let again = policies::revoke(app, owner, desk.edit(TASK), "db_read", "any")
+            .await
+            .unwrap_err();
         assert_eq!(again.code(), "not_found");
     });
 }
@@ -198,12 +299,23 @@ fn another_owner_reaches_nothing() {
         let app = desk.app();
         let bob = muster_testkit::add_owner(app, "bob").await;
         assert!(policies::list(app, bob).await.unwrap().is_empty());
-        let refused = policies::grant(app, bob, desk.edit(TASK), "db_read", "any", "allow").await.unwrap_err();
+        let refused = policies::grant(app, bob, desk.edit(TASK), "db_read", "any", "allow")
+            .await
+            .unwrap_err();
         assert_eq!(refused.code(), "not_found");
-        assert_eq!(policies::delete(app, bob, desk.policy).await.unwrap_err().code(), "not_found");
+        assert_eq!(
+            policies::delete(app, bob, desk.policy).await.unwrap_err().code(),
+            "not_found"
+        );
         let theirs = policies::create(app, bob, "careful").await.unwrap();
         let to = chosen(app, bob, &theirs.to_string()).await;
-        assert_eq!(policies::attach(app, bob, to, desk.task).await.unwrap_err().code(), "not_found");
+        assert_eq!(
+            policies::attach(app, bob, to, desk.task)
+                .await
+                .unwrap_err()
+                .code(),
+            "not_found"
+        );
         let mine = add_task(app, desk.owner(), desk.project, PolicyChoice::Default).await;
         assert!(tasks::find(app, bob, mine).await.is_err());
     });

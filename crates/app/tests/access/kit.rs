@@ -118,9 +118,13 @@ impl Desk {
 
     /// What a call charges: each pair is an action and a resource by name.
     pub(crate) async fn needs(&self, pairs: &[(Action, ScopeKind, &str)]) -> Needs {
-        let resources = muster_app::resources::list(&self.app().db, self.owner()).await.unwrap();
+        let resources = muster_app::resources::list(&self.app().db, self.owner())
+            .await
+            .unwrap();
         let mut pairs = pairs.iter().map(|(action, kind, name)| {
-            let target = resources.find(*kind, name).unwrap_or_else(|| panic!("no {kind}:{name}"));
+            let target = resources
+                .find(*kind, name)
+                .unwrap_or_else(|| panic!("no {kind}:{name}"));
             Pair::new(*action, target.clone())
         });
         let first = pairs.next().unwrap();
@@ -135,7 +139,9 @@ impl Desk {
         Call {
             tool: "muster_db_query".to_owned(),
             arguments: json!({"connection_id": connection, "statement": statement}),
-            needs: self.needs(&[(Action::DbRead, ScopeKind::DbConnection, connection)]).await,
+            needs: self
+                .needs(&[(Action::DbRead, ScopeKind::DbConnection, connection)])
+                .await,
         }
     }
 
@@ -143,7 +149,9 @@ impl Desk {
         Call {
             tool: "muster_db_execute".to_owned(),
             arguments: json!({"connection_id": connection, "statement": statement, "write": true}),
-            needs: self.needs(&[(Action::DbWrite, ScopeKind::DbConnection, connection)]).await,
+            needs: self
+                .needs(&[(Action::DbWrite, ScopeKind::DbConnection, connection)])
+                .await,
         }
     }
 
@@ -196,7 +204,10 @@ impl Desk {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        panic!("{count} asks were never parked: {:?}", self.asks(AskState::Parked).await);
+        panic!(
+            "{count} asks were never parked: {:?}",
+            self.asks(AskState::Parked).await
+        );
     }
 
     pub(crate) async fn asks(&self, state: AskState) -> Vec<Ask> {
@@ -205,15 +216,21 @@ impl Desk {
 
     /// Somebody who can be asked, until it is dropped.
     pub(crate) async fn sits(&self) -> Present {
-        access::present(self.app(), self.owner(), Seat::Page).await.unwrap()
+        access::present(self.app(), self.owner(), Seat::Page)
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn approve(&self, ask: &Ask) {
-        access::approve(self.app(), self.owner(), ask.id, Decider::Page).await.unwrap();
+        access::approve(self.app(), self.owner(), ask.id, Decider::Page)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn refuse(&self, ask: &Ask) {
-        access::refuse(self.app(), self.owner(), ask.id, Decider::CommandLine).await.unwrap();
+        access::refuse(self.app(), self.owner(), ask.id, Decider::CommandLine)
+            .await
+            .unwrap();
     }
 
     /// The rows of calls, oldest first.
@@ -238,7 +255,11 @@ impl Desk {
 
     /// The recorded outcomes, oldest first.
     pub(crate) async fn outcomes(&self) -> Vec<String> {
-        self.calls().await.into_iter().filter_map(|row| row.outcome).collect()
+        self.calls()
+            .await
+            .into_iter()
+            .filter_map(|row| row.outcome)
+            .collect()
     }
 
     /// Another task with an agent on it.
@@ -253,7 +274,9 @@ impl Desk {
     }
 
     pub(crate) async fn set(&self, key: muster_app::settings::Key, value: &str) {
-        muster_app::settings::set(self.app(), self.owner(), key, value).await.unwrap();
+        muster_app::settings::set(self.app(), self.owner(), key, value)
+            .await
+            .unwrap();
     }
 }
 
@@ -303,11 +326,15 @@ pub(crate) async fn add_agent(app: &App, owner: OwnerId, task: Option<TaskId>, l
     let made = match task {
         Some(task) => {
             let label = AgentLabel::parse("label", label).unwrap();
-            accounts::create_agent_token(app, owner, label, task).await.unwrap()
+            accounts::create_agent_token(app, owner, label, task)
+                .await
+                .unwrap()
         }
         None => {
             let label = Label::parse("label", label).unwrap();
-            accounts::create_token(app, owner, TokenKind::Agent, label, None).await.unwrap()
+            accounts::create_token(app, owner, TokenKind::Agent, label, None)
+                .await
+                .unwrap()
         }
     };
     accounts::agent(app, made.token.expose()).await.unwrap().unwrap()
@@ -324,7 +351,9 @@ pub(crate) async fn chosen(app: &App, owner: OwnerId, word: &str) -> Chosen {
 
 /// A part of a document by its path.
 pub(crate) fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
-    value.pointer(path).unwrap_or_else(|| panic!("{path} is not in {value}"))
+    value
+        .pointer(path)
+        .unwrap_or_else(|| panic!("{path} is not in {value}"))
 }
 
 /// Runs statements on the database past every rule of muster's, as a broken disk or an intruder would.
@@ -338,15 +367,21 @@ pub(crate) async fn tamper(desk: &Desk, statements: &[&str]) {
             conn.execute("PRAGMA ignore_check_constraints = 1").await.unwrap();
             conn.execute("PRAGMA busy_timeout = 5000").await.unwrap();
             for statement in statements {
-                conn.execute(sqlx::AssertSqlSafe((*statement).to_owned())).await.unwrap();
+                conn.execute(sqlx::AssertSqlSafe((*statement).to_owned()))
+                    .await
+                    .unwrap();
             }
             conn.close().await.unwrap();
         }
         muster_store::Engine::Postgres => {
             let mut conn = sqlx::PgConnection::connect(&desk.muster.url).await.unwrap();
-            conn.execute("SELECT set_config('muster.system', 'test', false)").await.unwrap();
+            conn.execute("SELECT set_config('muster.system', 'test', false)")
+                .await
+                .unwrap();
             for statement in statements {
-                conn.execute(sqlx::AssertSqlSafe((*statement).to_owned())).await.unwrap();
+                conn.execute(sqlx::AssertSqlSafe((*statement).to_owned()))
+                    .await
+                    .unwrap();
             }
             conn.close().await.unwrap();
         }

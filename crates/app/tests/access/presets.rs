@@ -13,14 +13,26 @@ fn a_preset_replaces_the_layer_by_grants_on_what_the_project_has() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
         desk.grant(TASK, "hosts_read", "any", "allow").await;
-        let preview = policies::preview(app, owner, "analytics-read-only", desk.project).await.unwrap();
-        let names: Vec<_> = preview.iter().map(|grant| grant.scope.name.clone().unwrap()).collect();
+        let preview = policies::preview(app, owner, "analytics-read-only", desk.project)
+            .await
+            .unwrap();
+        let names: Vec<_> = preview
+            .iter()
+            .map(|grant| grant.scope.name.clone().unwrap())
+            .collect();
         assert_eq!(names, ["staging", "prod"]);
         let before = desk.shown().await;
         assert_eq!(before.layers.task.grants.len(), 1, "a preview changes nothing");
-        let applied = policies::apply_preset(app, owner, desk.edit(TASK), "analytics-read-only", desk.project, WhenShared::Refuse)
-            .await
-            .unwrap();
+        let applied = policies::apply_preset(
+            app,
+            owner,
+            desk.edit(TASK),
+            "analytics-read-only",
+            desk.project,
+            WhenShared::Refuse,
+        )
+        .await
+        .unwrap();
         assert_eq!(applied, Applied::InPlace);
         let shown = desk.shown().await;
         assert_eq!(shown.layers.task.grants, preview);
@@ -31,7 +43,9 @@ fn a_preset_replaces_the_layer_by_grants_on_what_the_project_has() {
         }
         desk.revoke(TASK, "db_read", "db_connection:prod").await;
         assert_eq!(desk.shown().await.layers.task.grants.len(), 1);
-        let unknown = policies::preview(app, owner, "everything", desk.project).await.unwrap_err();
+        let unknown = policies::preview(app, owner, "everything", desk.project)
+            .await
+            .unwrap_err();
         assert!(unknown.is_usage() && unknown.to_string().contains("analytics-read-only"));
     });
 }
@@ -50,9 +64,16 @@ fn a_preset_that_finds_nothing_leaves_an_empty_layer_that_denies() {
             repo: None,
         };
         let bare = projects::add(app, owner, bare).await.unwrap().id;
-        policies::apply_preset(app, owner, desk.edit(TASK), "analytics-read-only", bare, WhenShared::Refuse)
-            .await
-            .unwrap();
+        policies::apply_preset(
+            app,
+            owner,
+            desk.edit(TASK),
+            "analytics-read-only",
+            bare,
+            WhenShared::Refuse,
+        )
+        .await
+        .unwrap();
         assert_eq!(desk.shown().await.layers.task.state, "empty");
         assert_eq!(desk.read("staging").await, "refused_not_granted");
     });
@@ -71,23 +92,46 @@ fn on_a_tasks_page_a_shared_policy_is_forked_for_it_and_left_as_it_is() {
                 layer: TASK,
                 revision: None,
             };
-            policies::apply_preset(app, owner, edit, preset, desk.project, fork).await.unwrap()
+            policies::apply_preset(app, owner, edit, preset, desk.project, fork)
+                .await
+                .unwrap()
         };
         // One task alone: in place.
         assert_eq!(apply(desk.policy, "observer").await, Applied::InPlace);
         let (sibling, of_sibling) = desk.another(PolicyChoice::Policy(desk.policy), "sibling").await;
-        let exported = policies::export(app, owner, vec!["careful".to_owned()]).await.unwrap();
-        let (before, theirs) = (desk.shown().await, muster_app::access::whoami(app, &of_sibling).await.unwrap());
+        let exported = policies::export(app, owner, vec!["careful".to_owned()])
+            .await
+            .unwrap();
+        let (before, theirs) = (
+            desk.shown().await,
+            muster_app::access::whoami(app, &of_sibling).await.unwrap(),
+        );
         let Applied::Forked(child) = apply(desk.policy, "analytics-read-only").await else {
             panic!("it was not forked");
         };
         let after = desk.shown().await;
         assert_eq!((after.revision, &after.layers), (before.revision, &before.layers));
-        assert_eq!(policies::export(app, owner, vec!["careful".to_owned()]).await.unwrap(), exported);
-        assert_eq!(muster_app::access::whoami(app, &of_sibling).await.unwrap(), theirs);
+        assert_eq!(
+            policies::export(app, owner, vec!["careful".to_owned()])
+                .await
+                .unwrap(),
+            exported
+        );
+        assert_eq!(
+            muster_app::access::whoami(app, &of_sibling).await.unwrap(),
+            theirs
+        );
         let shown = desk.show(child).await;
         assert_eq!(shown.layers.task.grants.len(), 2);
-        assert_eq!(shown.dependents.tasks.iter().map(|task| task.id.clone()).collect::<Vec<_>>(), [desk.task.to_string()]);
+        assert_eq!(
+            shown
+                .dependents
+                .tasks
+                .iter()
+                .map(|task| task.id.clone())
+                .collect::<Vec<_>>(),
+            [desk.task.to_string()]
+        );
         assert_eq!(shown.parent.unwrap().name, "careful");
         assert_eq!(desk.read("staging").await, "allowed");
         // On its own child it is edited in place.
@@ -103,15 +147,28 @@ fn a_script_never_rescopes_a_shared_task_layer_by_accident() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
         let apply = async |layer: LayerName, shared| {
-            policies::apply_preset(app, owner, desk.edit(layer), "analytics-read-only", desk.project, shared).await
+            policies::apply_preset(
+                app,
+                owner,
+                desk.edit(layer),
+                "analytics-read-only",
+                desk.project,
+                shared,
+            )
+            .await
         };
         assert_eq!(apply(TASK, WhenShared::Refuse).await.unwrap(), Applied::InPlace);
         // One task and a project's default share it.
-        projects::set_default(app, owner, desk.project, Some(desk.policy)).await.unwrap();
+        projects::set_default(app, owner, desk.project, Some(desk.policy))
+            .await
+            .unwrap();
         let before = desk.shown().await;
         let refused = apply(TASK, WhenShared::Refuse).await.unwrap_err();
         assert_eq!(refused.code(), "shared");
-        assert!(refused.to_string().contains("--force") && refused.to_string().contains(&format!("task {}", desk.task)));
+        assert!(
+            refused.to_string().contains("--force")
+                && refused.to_string().contains(&format!("task {}", desk.task))
+        );
         assert_eq!(refused.dependents().unwrap().projects.len(), 1);
         assert_eq!(desk.shown().await, before);
         for layer in [GLOBAL, PROJECT] {

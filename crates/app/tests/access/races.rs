@@ -36,7 +36,9 @@ fn of_two_approvers_one_decides() {
         let _approver = desk.sits().await;
         desk.grant(TASK, "db_read", "any", "ask").await;
         for n in 0..10 {
-            let (waiting, ask) = desk.parked(desk.query("staging", &format!("SELECT {n}")).await).await;
+            let (waiting, ask) = desk
+                .parked(desk.query("staging", &format!("SELECT {n}")).await)
+                .await;
             let answers: Vec<_> = [true, false, true]
                 .into_iter()
                 .map(|yes| {
@@ -82,7 +84,9 @@ fn of_two_edits_meant_for_one_revision_one_is_stored() {
                         layer: TASK,
                         revision: Some(revision),
                     };
-                    tokio::spawn(async move { policies::grant(&app, owner, edit, "db_read", "any", effect).await })
+                    tokio::spawn(
+                        async move { policies::grant(&app, owner, edit, "db_read", "any", effect).await },
+                    )
                 })
                 .collect();
             let mut stored = 0;
@@ -92,7 +96,11 @@ fn of_two_edits_meant_for_one_revision_one_is_stored() {
                     Err(error) => assert_eq!(error.code(), "stale_revision"),
                 }
             }
-            assert_eq!((stored, desk.shown().await.revision), (1, revision + 1), "round {n}");
+            assert_eq!(
+                (stored, desk.shown().await.revision),
+                (1, revision + 1),
+                "round {n}"
+            );
         }
     });
 }

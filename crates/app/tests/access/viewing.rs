@@ -16,8 +16,17 @@ fn there_are_eleven_actions() {
     assert_eq!(
         words,
         [
-            "projects_read", "tasks_write", "tasks_close", "worktree_read", "diff_read", "pr_write", "hosts_read", "db_read",
-            "db_write", "issues_read", "issues_write"
+            "projects_read",
+            "tasks_write",
+            "tasks_close",
+            "worktree_read",
+            "diff_read",
+            "pr_write",
+            "hosts_read",
+            "db_read",
+            "db_write",
+            "issues_read",
+            "issues_write"
         ]
     );
 }
@@ -28,16 +37,23 @@ fn what_is_shown_as_resolved_is_what_every_call_gets() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
         desk.grant(GLOBAL, "db_read", "any", "allow").await;
-        desk.grant(GLOBAL, "db_write", "db_connection:prod", "allow").await;
+        desk.grant(GLOBAL, "db_write", "db_connection:prod", "allow")
+            .await;
         desk.grant(GLOBAL, "hosts_read", "any", "ask").await;
         desk.grant(GLOBAL, "projects_read", "any", "allow").await;
-        desk.grant(PROJECT, "db_read", "db_connection:staging", "allow").await;
-        desk.grant(PROJECT, "db_write", "db_connection:prod", "allow").await;
+        desk.grant(PROJECT, "db_read", "db_connection:staging", "allow")
+            .await;
+        desk.grant(PROJECT, "db_write", "db_connection:prod", "allow")
+            .await;
         desk.grant(PROJECT, "hosts_read", "any", "allow").await;
         desk.grant(PROJECT, "projects_read", "any", "deny").await;
         let shown = desk.shown().await;
         assert_eq!(
-            (shown.layers.global.state, shown.layers.project.state, shown.layers.task.state),
+            (
+                shown.layers.global.state,
+                shown.layers.project.state,
+                shown.layers.task.state
+            ),
             ("authored", "authored", "absent")
         );
         let resources = muster_app::resources::list(&app.db, owner).await.unwrap();
@@ -71,11 +87,19 @@ fn what_is_shown_as_resolved_is_what_every_call_gets() {
         }
         assert!(tried > 8);
         let of_policy = Whose::Policy(chosen(app, owner, "careful").await);
-        let explained = policies::explain(app, owner, of_policy, "db_read", "db_connection:prod").await.unwrap();
-        assert_eq!((explained.verdict, explained.layer), ("not_granted", Some("project")));
+        let explained = policies::explain(app, owner, of_policy, "db_read", "db_connection:prod")
+            .await
+            .unwrap();
+        assert_eq!(
+            (explained.verdict, explained.layer),
+            ("not_granted", Some("project"))
+        );
         assert_eq!(explained.layers.global.effect, Some("allow"));
         assert_eq!(explained.layers.project.effect, Some("none"));
-        assert_eq!((explained.layers.task.state, explained.layers.task.effect), ("absent", None));
+        assert_eq!(
+            (explained.layers.task.state, explained.layers.task.effect),
+            ("absent", None)
+        );
     });
 }
 
@@ -84,9 +108,12 @@ fn what_is_shown_as_resolved_is_what_every_call_gets() {
 fn rules_that_can_never_fire_are_marked() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
-        desk.grant(PROJECT, "db_read", "db_connection:staging", "allow").await;
-        desk.grant(PROJECT, "db_write", "db_connection:prod", "allow").await;
-        desk.grant(TASK, "db_read", "db_connection:staging", "allow").await;
+        desk.grant(PROJECT, "db_read", "db_connection:staging", "allow")
+            .await;
+        desk.grant(PROJECT, "db_write", "db_connection:prod", "allow")
+            .await;
+        desk.grant(TASK, "db_read", "db_connection:staging", "allow")
+            .await;
         desk.grant(TASK, "db_read", "db_connection:prod", "allow").await;
         desk.grant(TASK, "db_write", "db_connection:prod", "allow").await;
         let dead = async || {
@@ -96,7 +123,13 @@ fn rules_that_can_never_fire_are_marked() {
                 .task
                 .grants
                 .iter()
-                .map(|grant| (grant.action, grant.scope.name.clone().unwrap(), grant.dead.is_some()))
+                .map(|grant| {
+                    (
+                        grant.action,
+                        grant.scope.name.clone().unwrap(),
+                        grant.dead.is_some(),
+                    )
+                })
                 .collect::<Vec<_>>()
         };
         assert_eq!(
@@ -110,7 +143,11 @@ fn rules_that_can_never_fire_are_marked() {
         assert!(desk.shown().await.notes[0].contains("prod has db_write without db_read"));
         let id = databases::find(app, owner, "staging").await.unwrap().id;
         databases::remove(app, owner, id).await.unwrap();
-        assert_eq!(dead().await[0], ("db_read", "staging".to_owned(), true), "the database is gone");
+        assert_eq!(
+            dead().await[0],
+            ("db_read", "staging".to_owned(), true),
+            "the database is gone"
+        );
     });
 }
 
@@ -121,20 +158,51 @@ fn questions_are_answered_in_their_order_and_each_as_a_call_would_be() {
         desk.grant(TASK, "db_read", "any", "allow").await;
         let (unscoped, _) = desk.another(PolicyChoice::Unscoped, "unscoped").await;
         let staging = databases::find(app, owner, "staging").await.unwrap().id;
-        let question = |policy: Option<&str>, task: Option<String>, action: &str, resource: Option<String>| Question {
-            policy: policy.map(str::to_owned),
-            task,
-            action: action.to_owned(),
-            resource,
-        };
+        let question =
+            |policy: Option<&str>, task: Option<String>, action: &str, resource: Option<String>| Question {
+                policy: policy.map(str::to_owned),
+                task,
+                action: action.to_owned(),
+                resource,
+            };
         let questions = vec![
-            question(Some("careful"), None, "db_read", Some(format!("db_connection:{staging}"))),
-            question(None, Some(desk.task.to_string()), "db_write", Some(format!("db_connection:{staging}"))),
-            question(None, Some(unscoped.to_string()), "db_write", Some(format!("db_connection:{staging}"))),
+            question(
+                Some("careful"),
+                None,
+                "db_read",
+                Some(format!("db_connection:{staging}")),
+            ),
+            question(
+                None,
+                Some(desk.task.to_string()),
+                "db_write",
+                Some(format!("db_connection:{staging}")),
+            ),
+            question(
+                None,
+                Some(unscoped.to_string()),
+                "db_write",
+                Some(format!("db_connection:{staging}")),
+            ),
             question(Some("careful"), None, "db_read", None),
-            question(Some("careful"), None, "db_read", Some("db_connection:9999".to_owned())),
-            question(Some("closed"), None, "db_read", Some(format!("db_connection:{staging}"))),
-            question(Some("careful"), None, "db_read", Some("project:engine".to_owned())),
+            question(
+                Some("careful"),
+                None,
+                "db_read",
+                Some("db_connection:9999".to_owned()),
+            ),
+            question(
+                Some("closed"),
+                None,
+                "db_read",
+                Some(format!("db_connection:{staging}")),
+            ),
+            question(
+                Some("careful"),
+                None,
+                "db_read",
+                Some("project:engine".to_owned()),
+            ),
         ];
         let answers = policies::explain_questions(app, owner, questions).await.unwrap();
         let verdicts: Vec<_> = answers.iter().map(|one| (one.verdict, one.layer)).collect();
@@ -158,8 +226,13 @@ fn questions_are_answered_in_their_order_and_each_as_a_call_would_be() {
         ];
         let (line, error) = policies::explain_questions(app, owner, bad).await.unwrap_err();
         assert_eq!((line, error.code()), (2, "not_found"));
-        let all = policies::explain_all(app, owner, Whose::Policy(Chosen::Closed)).await.unwrap();
-        assert!(all.iter().all(|one| one.verdict == "not_granted" && one.layer.is_none()));
+        let all = policies::explain_all(app, owner, Whose::Policy(Chosen::Closed))
+            .await
+            .unwrap();
+        assert!(
+            all.iter()
+                .all(|one| one.verdict == "not_granted" && one.layer.is_none())
+        );
     });
 }
 

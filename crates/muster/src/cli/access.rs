@@ -69,7 +69,9 @@ pub(crate) enum Policy {
         effect: String,
     },
     /// Take a grant away; a layer without its last one is empty and denies everything
-    #[command(after_help = "Example: muster policy revoke careful --layer task db_read db_connection:staging")]
+    #[command(
+        after_help = "Example: muster policy revoke careful --layer task db_read db_connection:staging"
+    )]
     Revoke {
         #[command(flatten)]
         edit: LayerArgs,
@@ -210,7 +212,9 @@ pub(crate) enum Asks {
         id: String,
     },
     /// Say yes: this call goes on, and matching ones for 60 seconds
-    #[command(after_help = "Example: muster asks approve 12\nOnce means a window of 60 seconds from now: matching calls of the same agent go on unasked.")]
+    #[command(
+        after_help = "Example: muster asks approve 12\nOnce means a window of 60 seconds from now: matching calls of the same agent go on unasked."
+    )]
     Approve {
         #[command(flatten)]
         owner: OwnerArg,

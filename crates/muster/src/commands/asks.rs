@@ -46,7 +46,11 @@ async fn on(app: &App, command: cli::Asks, json: bool) -> Result<(), Failure> {
         cli::Asks::Show { owner: whose, id } => {
             let owner = owner(app, &whose).await?;
             let ask = access::show(app, owner, id_of(&id)?).await.map_err(refused)?;
-            if json { output::document(&ask.json()) } else { in_full(&ask) }
+            if json {
+                output::document(&ask.json())
+            } else {
+                in_full(&ask)
+            }
         }
         cli::Asks::Approve { owner: whose, id } => {
             let owner = owner(app, &whose).await?;
@@ -84,7 +88,10 @@ fn pairs(ask: &Ask) -> String {
     let text = |pair: &Value| {
         let action = pair.get("action").and_then(Value::as_str).unwrap_or_default();
         let name = pair.pointer("/resource/name").and_then(Value::as_str);
-        let kind = pair.pointer("/resource/kind").and_then(Value::as_str).unwrap_or_default();
+        let kind = pair
+            .pointer("/resource/kind")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         name.map_or_else(|| action.to_owned(), |name| format!("{action} {kind}:{name}"))
     };
     let all: Vec<String> = ask.pairs.as_array().into_iter().flatten().map(text).collect();

@@ -8,13 +8,19 @@ mod chief;
 mod config;
 mod connector;
 mod database;
+mod db;
 mod doctor;
+mod host;
+mod integration;
 mod man;
 mod owner;
 mod plugins;
 mod policy;
+mod project;
 pub(crate) mod serve;
 mod setting;
+mod shown;
+mod task;
 mod token;
 
 use clap::CommandFactory as _;
@@ -72,6 +78,11 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(config, args, cli.data_dir.is_some()).await,
         Command::Owner(command) => owner::run(&config, command, json).await,
         Command::Token(command) => token::run(&config, command, json).await,
+        Command::Project(command) => project::run(&config, command, json).await,
+        Command::Task(command) => task::run(&config, command, json).await,
+        Command::Host(command) => host::run(&config, command, json).await,
+        Command::Integration(command) => integration::run(&config, command, json).await,
+        Command::Db(command) => db::run(&config, command, json).await,
         Command::Connector(command) => connector::run(&config, command, json).await,
         Command::Chief(command) => chief::run(&config, command, json).await,
         Command::Plugins(command) => plugins::run(&config, command, json).await,

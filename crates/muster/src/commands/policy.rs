@@ -4,8 +4,8 @@ use std::io::Read as _;
 
 use muster_app::App;
 use muster_app::policies::{
-    self, Chosen, Edit, Explained, Exported, PolicyError, Question, Shown, ShownGrant, ShownLayer, WhenShared,
-    WhenThere, Whose,
+    self, Chosen, Edit, Explained, Exported, PolicyError, Question, Shown, ShownGrant, ShownLayer,
+    WhenShared, WhenThere, Whose,
 };
 use muster_core::ids::{OwnerId, PolicyId, TaskId};
 use muster_core::text::terminal;
@@ -57,7 +57,12 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             policies::delete(app, owner, id).await.map_err(refused)?;
             said(json, || json!({"id": id.to_string(), "deleted": true}))
         }
-        P::Grant { edit, action, scope, effect } => {
+        P::Grant {
+            edit,
+            action,
+            scope,
+            effect,
+        } => {
             let (owner, edit) = editing(app, &edit).await?;
             policies::grant(app, owner, edit, &action, &scope, &effect)
                 .await
@@ -81,14 +86,25 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             policies::save_empty(app, owner, edit).await.map_err(refused)?;
             changed(app, owner, edit.policy, json).await
         }
-        P::Fork { owner: whose, policy, name, task } => {
+        P::Fork {
+            owner: whose,
+            policy,
+            name,
+            task,
+        } => {
             let owner = owner(app, &whose).await?;
             let task = task.map(|word| task_id(&word)).transpose()?;
             let id = own(app, owner, &policy).await?;
-            let forked = policies::fork(app, owner, id, &name, task).await.map_err(refused)?;
+            let forked = policies::fork(app, owner, id, &name, task)
+                .await
+                .map_err(refused)?;
             made(app, owner, forked.id, json).await
         }
-        P::Attach { owner: whose, policy, task } => {
+        P::Attach {
+            owner: whose,
+            policy,
+            task,
+        } => {
             let owner = owner(app, &whose).await?;
             let task = task_id(&task)?;
             let chosen = policies::find(app, owner, &policy).await.map_err(refused)?;
@@ -98,28 +114,56 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             let shown = policies::show(app, owner, chosen).await.map_err(refused)?;
             if json { document(&shown) } else { Ok(()) }
         }
-        P::ApplyPreset { edit, preset, project, force, dry_run } => {
+        P::ApplyPreset {
+            edit,
+            preset,
+            project,
+            force,
+            dry_run,
+        } => {
             let (owner, edit) = editing(app, &edit).await?;
             let project = project::find(app, owner, &project).await?.id;
             if dry_run {
                 let grants = policies::preview(app, owner, &preset, project)
                     .await
                     .map_err(refused)?;
-                return if json { document(&json!({"grants": grants})) } else { grant_rows(&grants) };
+                return if json {
+                    document(&json!({"grants": grants}))
+                } else {
+                    grant_rows(&grants)
+                };
             }
-            let shared = if force { WhenShared::Write } else { WhenShared::Refuse };
+            let shared = if force {
+                WhenShared::Write
+            } else {
+                WhenShared::Refuse
+            };
             policies::apply_preset(app, owner, edit, &preset, project, shared)
                 .await
                 .map_err(refused)?;
             changed(app, owner, edit.policy, json).await
         }
-        P::Export { owner: whose, policies: words } => {
+        P::Export {
+            owner: whose,
+            policies: words,
+        } => {
             let owner = owner(app, &whose).await?;
             let all = policies::export(app, owner, words).await.map_err(refused)?;
             document(&json!({"policies": all}))
         }
-        P::Import { owner: whose, file, replace } => import(app, &whose, &file, replace, json).await,
-        P::Explain { owner: whose, policy, task, action, resource, from } => {
+        P::Import {
+            owner: whose,
+            file,
+            replace,
+        } => import(app, &whose, &file, replace, json).await,
+        P::Explain {
+            owner: whose,
+            policy,
+            task,
+            action,
+            resource,
+            from,
+        } => {
             let owner = owner(app, &whose).await?;
             if let Some(file) = from {
                 return questions(app, owner, &file).await;
@@ -127,17 +171,30 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             let whose = whose_answer(app, owner, policy, task).await?;
             explain(app, owner, whose, action.zip(resource), json).await
         }
-        P::Simulate { owner: whose, policy, with } => {
+        P::Simulate {
+            owner: whose,
+            policy,
+            with,
+        } => {
             let owner = owner(app, &whose).await?;
             let id = own(app, owner, &policy).await?;
             let changed = one_exported(&read(&with)?)?;
-            let found = policies::simulate(app, owner, id, changed).await.map_err(refused)?;
+            let found = policies::simulate(app, owner, id, changed)
+                .await
+                .map_err(refused)?;
             if json {
                 return document(&found);
             }
             let rows: Vec<Vec<String>> = found
                 .iter()
-                .map(|one| vec![one.audit_id.clone(), one.tool.clone(), one.was.to_owned(), one.would_be.to_owned()])
+                .map(|one| {
+                    vec![
+                        one.audit_id.clone(),
+                        one.tool.clone(),
+                        one.was.to_owned(),
+                        one.would_be.to_owned(),
+                    ]
+                })
                 .collect();
             output::table(&["AUDIT ID", "TOOL", "WAS", "WOULD BE"], &rows)
         }
@@ -229,7 +286,9 @@ async fn editing(app: &App, args: &LayerArgs) -> Result<(OwnerId, Edit), Failure
 }
 
 async fn show_own(app: &App, owner: OwnerId, id: PolicyId) -> Result<Shown, Failure> {
-    let chosen = policies::find(app, owner, &id.to_string()).await.map_err(refused)?;
+    let chosen = policies::find(app, owner, &id.to_string())
+        .await
+        .map_err(refused)?;
     policies::show(app, owner, chosen).await.map_err(refused)
 }
 
@@ -242,7 +301,11 @@ async fn made(app: &App, owner: OwnerId, id: PolicyId, json: bool) -> Result<(),
 }
 
 async fn changed(app: &App, owner: OwnerId, id: PolicyId, json: bool) -> Result<(), Failure> {
-    if json { document(&show_own(app, owner, id).await?) } else { Ok(()) }
+    if json {
+        document(&show_own(app, owner, id).await?)
+    } else {
+        Ok(())
+    }
 }
 
 fn scope(grant: &ShownGrant) -> String {
@@ -257,7 +320,12 @@ fn grant_rows(grants: &[ShownGrant]) -> Result<(), Failure> {
         .iter()
         .map(|grant| {
             let dead = grant.dead.as_ref().map(|why| format!("can never fire: {why}"));
-            vec![grant.action.to_owned(), scope(grant), grant.effect.to_owned(), dead.unwrap_or_default()]
+            vec![
+                grant.action.to_owned(),
+                scope(grant),
+                grant.effect.to_owned(),
+                dead.unwrap_or_default(),
+            ]
         })
         .collect();
     output::table(&["ACTION", "SCOPE", "EFFECT", ""], &rows)
@@ -269,7 +337,10 @@ fn in_full(shown: &Shown) -> Result<(), Failure> {
         .as_ref()
         .map(|parent| format!(", a fork of {} ({})", parent.name, parent.id))
         .unwrap_or_default();
-    output::line(&format!("{} ({}), revision {}{parent}", shown.name, shown.id, shown.revision))?;
+    output::line(&format!(
+        "{} ({}), revision {}{parent}",
+        shown.name, shown.id, shown.revision
+    ))?;
     let layers: [(&str, &ShownLayer); 3] = [
         ("global", &shown.layers.global),
         ("project", &shown.layers.project),
@@ -292,7 +363,11 @@ fn in_full(shown: &Shown) -> Result<(), Failure> {
         .iter()
         .map(|row| {
             let name = row.resource.name.clone().unwrap_or_default();
-            vec![row.action.to_owned(), format!("{}:{name}", row.resource.kind), row.effect.to_owned()]
+            vec![
+                row.action.to_owned(),
+                format!("{}:{name}", row.resource.kind),
+                row.effect.to_owned(),
+            ]
         })
         .collect();
     if rows.is_empty() {
@@ -338,7 +413,10 @@ pub(super) fn read(file: &str) -> Result<String, Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::refused("io", format!("{} cannot be read: {error}", terminal(file))))?;
     if text.len() as u64 > DOCUMENT {
-        return Err(Failure::refused("too_long", "the document is longer than 64 MiB; nothing was read"));
+        return Err(Failure::refused(
+            "too_long",
+            "the document is longer than 64 MiB; nothing was read",
+        ));
     }
     Ok(text)
 }
@@ -350,7 +428,10 @@ struct Document {
 }
 
 fn broken(error: &serde_json::Error) -> Failure {
-    let what = format!("the document cannot be read as exported policies: {}", terminal(&error.to_string()));
+    let what = format!(
+        "the document cannot be read as exported policies: {}",
+        terminal(&error.to_string())
+    );
     refused(PolicyError::Import(what))
 }
 
@@ -373,7 +454,11 @@ fn one_exported(text: &str) -> Result<Exported, Failure> {
 async fn import(app: &App, whose: &OwnerArg, file: &str, replace: bool, json: bool) -> Result<(), Failure> {
     let document: Document = serde_json::from_str(&read(file)?).map_err(|error| broken(&error))?;
     let owner = owner(app, whose).await?;
-    let there = if replace { WhenThere::Replace } else { WhenThere::Refuse };
+    let there = if replace {
+        WhenThere::Replace
+    } else {
+        WhenThere::Refuse
+    };
     let found = policies::import(app, owner, document.policies, there)
         .await
         .map_err(refused)?;
@@ -391,7 +476,9 @@ async fn whose_answer(
     task: Option<String>,
 ) -> Result<Whose, Failure> {
     match (policy, task) {
-        (Some(word), None) => Ok(Whose::Policy(policies::find(app, owner, &word).await.map_err(refused)?)),
+        (Some(word), None) => Ok(Whose::Policy(
+            policies::find(app, owner, &word).await.map_err(refused)?,
+        )),
         (None, Some(word)) => Ok(Whose::Task(task_id(&word)?)),
         _ => Err(Failure::usage("say whose answer: --policy POLICY or --task TASK")),
     }
@@ -439,7 +526,11 @@ async fn explain(
     ]
     .iter()
     .map(|(name, layer)| {
-        vec![(*name).to_owned(), layer.state.to_owned(), layer.effect.unwrap_or("does not count").to_owned()]
+        vec![
+            (*name).to_owned(),
+            layer.state.to_owned(),
+            layer.effect.unwrap_or("does not count").to_owned(),
+        ]
     })
     .collect();
     output::table(&["LAYER", "STATE", "EFFECT"], &rows)
@@ -455,7 +546,10 @@ async fn questions(app: &App, owner: OwnerId, file: &str) -> Result<(), Failure>
         }
         let question: Question = serde_json::from_str(line).map_err(|error| {
             let what = terminal(&error.to_string());
-            Failure::refused("bad_question", format!("line {} is no question: {what}; nothing was answered", number + 1))
+            Failure::refused(
+                "bad_question",
+                format!("line {} is no question: {what}; nothing was answered", number + 1),
+            )
         })?;
         questions.push(question);
     }
@@ -472,7 +566,8 @@ async fn questions(app: &App, owner: OwnerId, file: &str) -> Result<(), Failure>
         })?;
     let mut out = String::new();
     for answer in answers {
-        let line = serde_json::to_string(&answer).map_err(|error| Failure::refused("io", error.to_string()))?;
+        let line =
+            serde_json::to_string(&answer).map_err(|error| Failure::refused("io", error.to_string()))?;
         out.push_str(&line);
         out.push('\n');
     }

@@ -25,7 +25,14 @@ async fn on(app: &muster_app::App, command: cli::Setting, json: bool) -> Result<
             }
             let rows: Vec<Vec<String>> = all
                 .iter()
-                .map(|one| vec![one.key.to_owned(), text(&one.value), text(&one.default), one.description.to_owned()])
+                .map(|one| {
+                    vec![
+                        one.key.to_owned(),
+                        text(&one.value),
+                        text(&one.default),
+                        one.description.to_owned(),
+                    ]
+                })
                 .collect();
             output::table(&["KEY", "VALUE", "DEFAULT", "WHAT IT DOES"], &rows)
         }
@@ -33,13 +40,25 @@ async fn on(app: &muster_app::App, command: cli::Setting, json: bool) -> Result<
             let key = Key::find(&key).map_err(refused)?;
             let owner = owner(app, &whose).await?;
             let one = settings::get(app, owner, key).await?;
-            if json { output::document(&document(&one)) } else { output::line(&text(&one.value)) }
+            if json {
+                output::document(&document(&one))
+            } else {
+                output::line(&text(&one.value))
+            }
         }
-        cli::Setting::Set { owner: whose, key, value } => {
+        cli::Setting::Set {
+            owner: whose,
+            key,
+            value,
+        } => {
             let key = Key::find(&key).map_err(refused)?;
             let owner = owner(app, &whose).await?;
             let one = settings::set(app, owner, key, &value).await.map_err(refused)?;
-            if json { output::document(&document(&one)) } else { Ok(()) }
+            if json {
+                output::document(&document(&one))
+            } else {
+                Ok(())
+            }
         }
     }
 }
