@@ -89,6 +89,9 @@ pub struct Marker {
     /// The same pane under its older name, so that an older reader finds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tmux_target: Option<String>,
+    /// The socket of the tmux server that the pane is one of: every server counts its panes from the same number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tmux_socket: Option<String>,
     /// Milliseconds since 1970.
     #[serde(default, deserialize_with = "sessions::millis")]
     pub since: i64,
@@ -128,6 +131,12 @@ impl Marker {
             .as_deref()
             .or(self.tmux_target.as_deref())
             .filter(|pane| !pane.is_empty())
+    }
+
+    /// Whether its pane is one of another tmux server than the one behind `socket`, on the same machine. Where one of them does not say, it is
+    /// not known to be.
+    fn is_of_another_server(&self, socket: Option<&str>) -> bool {
+        matches!((self.tmux_socket.as_deref(), socket), (Some(its), Some(other)) if its != other)
     }
 
     /// Whether the process it names would be one of this machine.
@@ -174,7 +183,7 @@ pub struct Found {
     pub marker: Result<Marker, BusError>,
 }
 
-fn file(id: &str) -> String {
+pub(crate) fn file(id: &str) -> String {
     format!("{FOLDER}/{id}.json")
 }
 
@@ -233,6 +242,8 @@ pub struct Report<'r> {
     pub host: Option<&'r str>,
     /// The pane it types into.
     pub target: Option<&'r str>,
+    /// The socket of the tmux server that has that pane.
+    pub socket: Option<&'r str>,
     /// Since when, in milliseconds; now without it.
     pub since: Option<i64>,
     /// Its build.
@@ -249,6 +260,7 @@ pub fn report(home: &Home, seat: &SeatId, report: Report<'_>) -> Result<Marker, 
     for (field, text) in [
         ("host", report.host),
         ("tmuxTarget", report.target),
+        ("tmuxSocket", report.socket),
         ("build", report.build),
     ] {
         text.map_or(Ok(()), |text| message::short(field, text))?;
@@ -257,6 +269,7 @@ pub fn report(home: &Home, seat: &SeatId, report: Report<'_>) -> Result<Marker, 
         pid: 0,
         pid_start: None,
         host: report.host.map(str::to_owned),
+        tmux_socket: report.socket.map(str::to_owned),
         since: report.since.unwrap_or_else(|| home.now()),
         build: report.build.map(str::to_owned),
         ..blank(home, seat, kind, report.target)
@@ -309,6 +322,7 @@ fn blank(home: &Home, seat: &SeatId, kind: TransportKind, target: Option<&str>) 
         pid_start: None,
         target: target.map(str::to_owned),
         tmux_target: target.map(str::to_owned),
+        tmux_socket: None,
         since: home.now(),
         host: None,
         include_room: None,
@@ -323,7 +337,7 @@ fn publish(home: &Home, seat: &SeatId, marker: &Marker) -> Result<(), BusError> 
     home::make_folder(&home.path(FOLDER))?;
     let _held = lock::lock(home, FOLDER)?;
     if let Some(pane) = marker.pane()
-        && let Some(by) = holder(home, seat, pane, marker.host.as_deref())?
+        && let Some(by) = holder(home, seat, pane, marker)?
     {
         return Err(BusError::PaneHeld {
             pane: shown(pane),
@@ -334,7 +348,8 @@ fn publish(home: &Home, seat: &SeatId, marker: &Marker) -> Result<(), BusError> 
 }
 
 /// Which other live agent is reached in a pane. A marker that cannot be read names no pane, so nothing is ever typed by it.
-fn holder(home: &Home, seat: &SeatId, pane: &str, host: Option<&str>) -> Result<Option<String>, BusError> {
+fn holder(home: &Home, seat: &SeatId, pane: &str, wanted: &Marker) -> Result<Option<String>, BusError> {
+    let host = wanted.host.as_deref();
     let agents = Agents::load(home)?;
     let now = home.now();
     let holds = |found: &Found| {
@@ -348,6 +363,7 @@ fn holder(home: &Home, seat: &SeatId, pane: &str, host: Option<&str>) -> Result<
         found.id != seat.as_str()
             && same_machine
             && marker.pane() == Some(pane)
+            && !marker.is_of_another_server(wanted.tmux_socket.as_deref())
             && alive(marker, agent.as_ref(), now)
     };
     Ok(all(home)?.into_iter().find(holds).map(|found| found.id))
@@ -362,15 +378,22 @@ pub fn clear(home: &Home, seat: &SeatId) -> Result<bool, BusError> {
     remove(home, seat)
 }
 
-/// Removes an agent's marker if it names the pane `target`: a pusher that ends leaves the marker of the one that took its place. Answers
+/// Removes an agent's marker if it names the pane `target` of the tmux server behind `socket`, where that is known: a pusher that ends leaves the marker of the one that took its place. Answers
 /// whether it did.
 ///
 /// # Errors
 /// [`BusError::Damaged`], [`BusError::Held`], a fault.
-pub fn clear_of(home: &Home, seat: &SeatId, target: &str) -> Result<bool, BusError> {
+pub fn clear_of(
+    home: &Home,
+    seat: &SeatId,
+    target: &str,
+    socket: Option<&str>,
+) -> Result<bool, BusError> {
     let _held = lock::lock(home, FOLDER)?;
     match load(home, seat)? {
-        Some(marker) if marker.pane() == Some(target) => remove(home, seat),
+        Some(marker) if marker.pane() == Some(target) && !marker.is_of_another_server(socket) => {
+            remove(home, seat)
+        }
         _ => Ok(false),
     }
 }
@@ -415,15 +438,19 @@ pub(crate) fn rename(home: &Home, old: &SeatId, new: &SeatId) -> Result<(), BusE
 pub struct Panes {
     herdr: Option<String>,
     tmux: Option<String>,
+    /// The socket of the tmux server that the pane is one of.
+    socket: Option<String>,
 }
 
 impl Panes {
-    /// What `HERDR_PANE_ID` and `TMUX_PANE` say. A connection from elsewhere has none: [`Panes::default`].
+    /// What `HERDR_PANE_ID`, `TMUX_PANE` and `TMUX` say. A connection from elsewhere has none: [`Panes::default`].
     pub fn of(env: impl Fn(&str) -> Option<String>) -> Self {
         let pane = |name| env(name).filter(|pane| !pane.trim().is_empty());
         Self {
             herdr: pane("HERDR_PANE_ID"),
             tmux: pane("TMUX_PANE"),
+            // The server's socket, its process and the number of the session; a path may hold a comma itself.
+            socket: pane("TMUX").and_then(|tmux| tmux.rsplitn(3, ',').nth(2).map(str::to_owned)),
         }
     }
 
@@ -440,9 +467,10 @@ impl Panes {
         } else {
             marker.host.as_deref().is_some_and(named_here)
         };
-        here && marker
-            .pane()
-            .is_some_and(|pane| self.hold(&marker.transport, pane))
+        here && !marker.is_of_another_server(self.socket.as_deref())
+            && marker
+                .pane()
+                .is_some_and(|pane| self.hold(&marker.transport, pane))
     }
 
     /// Whether this process runs in that pane of that transport.

@@ -35,6 +35,8 @@ pub struct TmuxPanes {
     deaf: Mutex<HashSet<(u32, u64)>>,
     /// The program in front of each pane.
     seen: Mutex<HashMap<PaneId, FirstSeen>>,
+    /// The session that was last found in each pane: its process and when that began.
+    found: Mutex<HashMap<PaneId, (u32, u64)>>,
 }
 
 /// A program, by its process and when that began where that is known, and when its input was first seen.
@@ -65,6 +67,7 @@ impl TmuxPanes {
             known: Known::default(),
             deaf: Mutex::new(HashSet::new()),
             seen: Mutex::new(HashMap::new()),
+            found: Mutex::new(HashMap::new()),
         }
     }
 
@@ -158,27 +161,60 @@ impl TmuxPanes {
     }
 
     fn session(&self, pane: PaneId, look: &Look) -> Option<Session> {
-        let usual = self.settings.claude_folder.as_deref();
-        match claude::find(pane, look.server, look.pane_pid, usual) {
+        match self.find(pane, look) {
             Found::Session(session) => Some(session),
-            Found::None | Found::Odd(_) => None,
+            Found::None | Found::Died(_) | Found::Odd(_) => None,
         }
+    }
+
+    /// The session in a pane, or what became of the one that was.
+    fn find(&self, pane: PaneId, look: &Look) -> Found {
+        let usual = self.settings.claude_folder.as_deref();
+        let now = claude::find(pane, look.server, look.pane_pid, usual);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match &now {
+            Found::Session(session) => {
+                found.insert(pane, (session.pid, session.start));
+            }
+            // Its file may have been swept since, by another session.
+            Found::None => {
+                if let Some((pid, start)) = found.get(&pane).copied()
+                    && process::stat(pid).is_none_or(|stat| stat.start != start)
+                {
+                    let front = process::stat(look.pane_pid).and_then(|stat| stat.front);
+                    let begun = front.and_then(process::stat).map(|stat| stat.start);
+                    if begun.is_some_and(|begun| begun <= start) {
+                        return Found::Died(pid);
+                    }
+                    found.remove(&pane);
+                }
+            }
+            Found::Died(_) | Found::Odd(_) => {}
+        }
+        now
     }
 
     /// One look and its judgement.
     fn judge(&self, pane: PaneId) -> Result<Open, Hold> {
         let look = self.look(pane)?;
-        let session = self.session(pane, &look);
+        let found = self.find(pane, &look);
+        let session = match &found {
+            Found::Session(session) => Some(session),
+            Found::None | Found::Died(_) | Found::Odd(_) => None,
+        };
         let seen = Seen {
             pane: Some(&look.pane),
             screen: Some(&look.screen),
-            claude: session.as_ref().map(|session| &session.status),
+            claude: session.map(|session| &session.status),
             ghost: &self.settings.ghost,
             pause: self.settings.pause,
         };
-        match guard::judge(&seen) {
-            Verdict::Paste(input) => Ok(Open { look, input }),
-            Verdict::Hold(hold) => Err(hold),
+        match (guard::judge(&seen), &found) {
+            (Verdict::Paste(input), Found::Died(pid)) if input.program == Program::ClaudeCode => {
+                Err(left_behind(*pid))
+            }
+            (Verdict::Paste(input), _) => Ok(Open { look, input }),
+            (Verdict::Hold(hold), _) => Err(hold),
         }
     }
 
@@ -255,10 +291,19 @@ impl TmuxPanes {
             ),
         );
         let open = self.judge(pane)?;
+        let session = self.session(pane, &open.look);
         if let Some(command) = typed.command {
             has_command(open.input.program, command)?;
+            let usual = self.settings.claude_folder.as_deref();
+            // A text is pasted in every mode but VISUAL; keys are not typed as they are.
+            if open.input.program == Program::ClaudeCode
+                && open.input.mode.is_none()
+                && claude::has_vim_keys(open.look.pane_pid, session.as_ref(), usual)
+            {
+                let words = "Claude Code has vim's keys and does not show INSERT, so that the keys of a command could be vim's; i begins to insert";
+                return Err(hold(Why::InputOff, words.to_owned()));
+            }
         }
-        let session = self.session(pane, &open.look);
         let mark = session.as_ref().map(Session::mark);
         if let Some(reason) = self.put(pane, &open, typed)? {
             return Ok(Outcome::Unknown {
@@ -380,8 +425,11 @@ impl TmuxPanes {
         if look.pane_pid != first.pane_pid {
             return Err("another program runs in the pane now".to_owned());
         }
-        let session = self.session(pane, &look);
-        let status = session.as_ref().map(|session| &session.status);
+        let found = self.find(pane, &look);
+        let status = match &found {
+            Found::Session(session) => Some(&session.status),
+            Found::None | Found::Died(_) | Found::Odd(_) => None,
+        };
         let seen = Seen {
             pane: Some(&look.pane),
             screen: Some(&look.screen),
@@ -405,6 +453,12 @@ impl TmuxPanes {
                 return Err("the screen shows no input box that muster knows".to_owned());
             }
         };
+        if let (Found::Died(pid), Program::ClaudeCode) = (&found, input.program) {
+            return Err(left_behind(*pid).detail);
+        }
+        if let Some(mode) = input.takes_orders() {
+            return Err(format!("the input went into vim's {mode} mode"));
+        }
         // At work it may open a dialog at any moment, and Enter would answer it.
         if input.working || status == Some(&guard::Status::Busy) {
             return Err("the agent began to work".to_owned());
@@ -527,6 +581,14 @@ fn has_command(program: Program, command: ControlCommand) -> Result<(), Hold> {
         let words = format!("{} has no command {command}", program.as_str());
         Err(hold(Why::UnknownScreen, words))
     }
+}
+
+/// Nobody reads what is typed there but whatever started it.
+fn left_behind(pid: u32) -> Hold {
+    let words = format!(
+        "the Claude Code of this pane (process {pid}) has ended without a word, and what started it is in front: the input on the screen is only what was left there"
+    );
+    hold(Why::UnknownScreen, words)
 }
 
 fn unreached(failure: &Failure) -> Hold {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 
 use crate::build_id;
-use crate::cursor::Source;
+use crate::cursor::{self, Source};
 use crate::error::BusError;
 use crate::home::Home;
 use crate::json;
@@ -37,6 +37,8 @@ pub(crate) struct Sources {
     waiters: Vec<(Source, Waiter)>,
     /// Of the file that says which channels it joined.
     rooms: Waiter,
+    /// Of the seat's marker, which a rename takes along.
+    marker: Waiter,
 }
 
 impl Sources {
@@ -48,6 +50,7 @@ impl Sources {
             include_room,
             waiters: Vec::new(),
             rooms: watch.waiter(rooms::FILE),
+            marker: watch.waiter(&transports::file(seat.as_str())),
         }
     }
 
@@ -60,6 +63,10 @@ impl Sources {
         self.waiters.retain(|(source, _)| sources.contains(source));
         for source in sources {
             if !self.waiters.iter().any(|(known, _)| *known == source) {
+                // What is about to be told of it counts from here on, also what a cut takes first. None takes unread direct messages.
+                if matches!(source, Source::Room(_)) {
+                    cursor::begin(&self.home, &self.seat, &source)?;
+                }
                 let waiter = self.watch.waiter(&source.log(&self.seat));
                 self.waiters.push((source, waiter));
             }
@@ -78,12 +85,12 @@ impl Sources {
 
     pub(crate) fn waiters(&mut self) -> Vec<&mut Waiter> {
         let sources = self.waiters.iter_mut().map(|(_, waiter)| waiter);
-        sources.chain([&mut self.rooms]).collect()
+        sources.chain([&mut self.rooms, &mut self.marker]).collect()
     }
 
     /// Whether a file is another than at the last look.
     pub(crate) fn grew(&self) -> bool {
-        self.rooms.grew() || self.waiters.iter().any(|(_, waiter)| waiter.grew())
+        self.rooms.grew() || self.marker.grew() || self.waiters.iter().any(|(_, waiter)| waiter.grew())
     }
 }
 
@@ -227,9 +234,17 @@ pub(crate) fn pending<'s>(
     for source in sources {
         let entries = read::waiting(home, seat, source)?;
         if !entries.is_empty() {
-            let archived = read::archived_unread(home, seat, source)?;
+            let (archived, urgent) = read::archived_unread(home, seat, source)?;
             if archived > 0 {
                 pending.archived.insert(name(source), archived);
+            }
+            if urgent > 0 {
+                pending.archived_urgent.insert(name(source), urgent);
+            }
+            if *source == Source::Inbox {
+                let commands = entries.iter().filter(|entry| tier::is_command(entry));
+                let ids: Vec<&str> = commands.filter_map(|entry| message::field(entry, "id")).collect();
+                pending.typed = receipts::typed_of(home, seat, &ids)?;
             }
             pending.sources.push(PendingSource {
                 source: name(source),

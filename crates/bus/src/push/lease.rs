@@ -81,6 +81,14 @@ pub(crate) fn live(home: &Home, seat: &SeatId) -> Result<Option<Row>, BusError> 
     Ok(row(home, seat)?.filter(|row| row.holds(home.now())))
 }
 
+/// How the push to a seat stands; `None` when nobody delivers to it now.
+///
+/// # Errors
+/// A fault.
+pub fn standing(home: &Home, seat: &SeatId) -> Result<Option<Standing>, BusError> {
+    Ok(live(home, seat)?.map(|row| row.standing))
+}
+
 /// Takes the lease of a seat for `holder`, or renews it. Answers who holds it, when that is another.
 fn take(home: &Home, seat: &SeatId, mut wanted: Row) -> Result<Option<String>, BusError> {
     let now = home.now();

@@ -76,6 +76,7 @@ fn drawn(app: &mut App, columns: u16, rows: u16) -> Vec<String> {
 
 fn peer(id: &str, online: bool, away: Option<&str>, attached: Option<&str>) -> Peer {
     Peer {
+        held: None,
         id: id.into(),
         online,
         away: away.map(Into::into),

@@ -42,6 +42,8 @@ pub struct Pusher {
     pub host: String,
     /// The pane it types into.
     pub pane: String,
+    /// The socket of the tmux server that has it.
+    pub socket: Option<String>,
     /// Its build.
     pub build: Option<String>,
     /// Since when it runs, in milliseconds.
@@ -147,6 +149,7 @@ impl Remote {
         let own = object(json!({
             "agentId": self.pusher.seat,
             "tmuxTarget": self.pusher.pane,
+            "tmuxSocket": self.pusher.socket,
             "holder": self.pusher.holder,
         }));
         let held = self.session.take();
@@ -162,6 +165,37 @@ impl Remote {
         self.runtime
             .block_on(self.door.limited(LAST_WORDS, leaving))
             .map_err(Broken::into_error)
+    }
+
+    /// Who the seat is by now, if its agent was renamed; from then on it is asked for under that id, in a session of its own. [`Remote::begin`]
+    /// says so to the bus.
+    pub fn follow(&mut self) -> Option<SeatId> {
+        let now = self.renamed()?;
+        self.pusher.seat = now.clone();
+        if let Some(session) = self.session.take() {
+            self.runtime.block_on(close(session));
+        }
+        self.seen = None;
+        Some(now)
+    }
+
+    /// Who the bus says that the seat is by now, asked in a session that is nobody's.
+    fn renamed(&self) -> Option<SeatId> {
+        let about = object(json!({"to": self.pusher.seat}));
+        let asking = async {
+            let session = self.door.open().await?;
+            let called = call(&session, "ping", about).await;
+            close(session).await;
+            called
+        };
+        let asked = self.runtime.block_on(async {
+            tokio::select! {
+                () = self.stop.cancelled() => Err(Broken::Stopped),
+                asked = self.door.limited(ANSWER, asking) => asked,
+            }
+        });
+        let said = asked.ok()?;
+        SeatId::parse(said.get("renamedTo")?.as_str()?).ok()
     }
 
     fn own(&self) -> JsonObject {
@@ -325,7 +359,14 @@ impl Feed for Remote {
 
     fn heartbeat(&mut self) -> Result<(), FeedError> {
         let own = self.own();
-        self.call("heartbeat", own, ANSWER).map(drop)
+        match self.call("heartbeat", own, ANSWER) {
+            // A session that all share is not turned away: nobody of that id is registered any more, and that is all it hears.
+            Err(FeedError::Later(reason)) => Err(match self.renamed() {
+                Some(now) => FeedError::Refused(format!("'{}' is '{now}' now", self.pusher.seat)),
+                None => FeedError::Later(reason),
+            }),
+            other => other.map(drop),
+        }
     }
 }
 
@@ -501,6 +542,7 @@ async fn introduce(session: &Session, pusher: &Pusher) -> Result<(), Broken> {
         "transport": "tmux-push-remote",
         "host": pusher.host,
         "tmuxTarget": pusher.pane,
+        "tmuxSocket": pusher.socket,
         "since": pusher.since,
         "build": pusher.build,
     });

@@ -107,6 +107,10 @@ pub(crate) struct How<'a> {
     pub(crate) env: &'a [(&'a str, &'a str)],
     /// It has not been told that its folder may be trusted.
     pub(crate) strange: bool,
+    /// Its keys are vim's.
+    pub(crate) vim: bool,
+    /// It is started by this.
+    pub(crate) below: &'a [&'a str],
 }
 
 impl<'a> Claude<'a> {
@@ -140,6 +144,9 @@ impl<'a> Claude<'a> {
                 json!({"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true});
         }
         fs::write(folder.join(".claude.json"), settings.to_string()).unwrap();
+        if how.vim {
+            fs::write(folder.join("settings.json"), r#"{"editorMode": "vim"}"#).unwrap();
+        }
         let (home, work) = (home.display().to_string(), work.display().to_string());
         let (url, config) = (
             format!("http://127.0.0.1:{}", model.port),
@@ -162,7 +169,9 @@ impl<'a> Claude<'a> {
             ("CLAUDE_CODE_MAX_RETRIES", "1"),
         ];
         env.extend(how.env);
-        let mut words = vec!["env", "-C", &work, &program, "--model", "claude-sonnet-4-5"];
+        let mut words = vec!["env", "-C", &work];
+        words.extend(how.below);
+        words.extend([&program, "--model", "claude-sonnet-4-5"]);
         words.extend(how.words);
         let pane = tmux.start(name, &env, &words);
         Some(Self {
