@@ -334,6 +334,36 @@ fn no_damage_breaks_a_turn() {
 }
 
 #[test]
+fn a_damaged_cursor_does_not_have_a_whole_inbox_told_again_turn_by_turn() {
+    let (bus, bea) = with_bea();
+    for number in 0..60 {
+        dm(&*bea, &format!("<{number}> {}", "x".repeat(500)));
+    }
+    while !prompt(&bus, &[]).is_empty() {}
+    bus.write("cursors/ada.json", "{");
+    dm(&*bea, "<60> new since the damage");
+    for _ in 0..2 {
+        assert_eq!(stop(&bus, &[ROOMS], None), None, "no turn is put off for it");
+        let text = prompt(&bus, &[ROOMS]);
+        assert!(
+            text.contains("cursor file is damaged")
+                && text.contains("read_messages({agentId: \"ada\", source: \"inbox\"})")
+                && !text.contains("<0>")
+                && text.lines().count() == 1,
+            "{text}"
+        );
+    }
+    // What it says to do puts it right and loses nothing.
+    let ada = bus.agent();
+    ada.ok("join", json!({"agentId": "ada", "readInbox": false}));
+    let read = ada.ok("read_messages", json!({"agentId": "ada", "source": "inbox"}));
+    assert_eq!(read["returned"], 61, "{}", read["note"]);
+    dm(&*bea, "<61>");
+    let text = stop(&bus, &[], None).unwrap();
+    assert!(text.contains("<61>") && !text.contains("<60>"), "{text}");
+}
+
+#[test]
 fn what_nobody_took_is_not_marked_as_read() {
     let (bus, bea) = with_bea();
     dm(&*bea, "hello");

@@ -417,6 +417,9 @@ fn what_a_killed_claude_code_left_on_the_screen_below_its_wrapper_is_not_typed_i
     assert_eq!(insist(&panes, &claude.pane, &text("t-0001", "# hello")), PASTED);
     assert!(claude.is_asked("t-0001"));
     claude.idle();
+    // Of what is left the last that it drew is seen, so it has drawn that it is idle.
+    moment();
+    wait("an idle screen", || !claude.shows("esc to interrupt") && !claude.shows("…"));
     let pid = claude.session().unwrap()["pid"].as_i64().unwrap();
     kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
     wait("its end", || {
