@@ -119,7 +119,9 @@ pub(crate) fn typed_of(home: &Home, seat: &SeatId, ids: &[&str]) -> Result<BTree
         return Ok(typed);
     };
     log.read(0, |_, entry| {
-        if let Some(id) = message::field(&entry, "id").filter(|id| ids.contains(id)).map(str::to_owned)
+        if let Some(id) = message::field(&entry, "id")
+            .filter(|id| ids.contains(id))
+            .map(str::to_owned)
             && let Ok(receipt) = serde_json::from_value::<Receipt>(Value::Object(entry))
         {
             match receipt.typed() {

@@ -86,7 +86,9 @@ pub(crate) fn has_vim_keys(pane_pid: u32, session: Option<&Session>, usual: Opti
     };
     let pid = session.map_or(front, |session| session.pid);
     let folder = session.map(|session| session.folder.clone());
-    let folder = folder.or_else(|| folder_of(front)).or_else(|| usual.map(Path::to_owned));
+    let folder = folder
+        .or_else(|| folder_of(front))
+        .or_else(|| usual.map(Path::to_owned));
     let mut files: Vec<PathBuf> = Vec::new();
     if let Some(folder) = folder {
         files.extend([folder.join("settings.json"), folder.join(".claude.json")]);
@@ -177,7 +179,10 @@ fn died(folder: &Path, pane: PaneId, server: ServerId, front: u32) -> Option<u32
 
 /// Whether a session's own words for its pane, as `main:@1.%7`, name this one.
 fn is_pane(words: &str, pane: PaneId) -> bool {
-    words.rsplit('.').next().is_some_and(|last| last == pane.to_string())
+    words
+        .rsplit('.')
+        .next()
+        .is_some_and(|last| last == pane.to_string())
 }
 
 fn read(folder: &Path, path: &Path) -> Option<(Session, Option<String>)> {

@@ -355,7 +355,9 @@ fn mode(row: &Row) -> Option<String> {
     let text = row.text();
     let (_, rest) = text.split_once("-- ")?;
     let (mode, _) = rest.split_once(" --")?;
-    let is_mode = mode.chars().all(|char| char.is_ascii_uppercase() || matches!(char, ' ' | '-'));
+    let is_mode = mode
+        .chars()
+        .all(|char| char.is_ascii_uppercase() || matches!(char, ' ' | '-'));
     (is_mode && mode.starts_with(|char: char| char.is_ascii_uppercase())).then(|| mode.to_owned())
 }
 

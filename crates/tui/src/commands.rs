@@ -110,12 +110,7 @@ pub(crate) const COMMANDS: [Help; 22] = [
         "empty the context of an attached agent's program, or of every one in a channel",
         First::Agent,
     ),
-    help(
-        "compact",
-        "<agent|#chan>",
-        "shorten it instead",
-        First::Agent,
-    ),
+    help("compact", "<agent|#chan>", "shorten it instead", First::Agent),
     help(
         "reload-skills",
         "<agent|#chan>",
@@ -442,8 +437,25 @@ mod tests {
     fn help_names_every_command() {
         let help = help_lines().join("\n");
         for name in [
-            "dm", "msg", "join", "part", "rooms", "topic", "motd", "list", "whois", "nick", "away", "back",
-            "ignore", "doctor", "clear", "compact", "reload-skills", "quit", "help",
+            "dm",
+            "msg",
+            "join",
+            "part",
+            "rooms",
+            "topic",
+            "motd",
+            "list",
+            "whois",
+            "nick",
+            "away",
+            "back",
+            "ignore",
+            "doctor",
+            "clear",
+            "compact",
+            "reload-skills",
+            "quit",
+            "help",
         ] {
             assert!(help.contains(&format!("/{name}")), "{name}");
             assert!(

@@ -100,6 +100,8 @@ pub struct LocalFeed {
     seat: SeatId,
     /// The pane: once the seat's marker names another, or is gone, this deliverer has nothing to do any more.
     target: String,
+    /// The tmux server that has it, as the marker said then.
+    socket: Option<String>,
     lease: Lease,
     sources: Sources,
     seen: BTreeSet<(String, String)>,
@@ -109,7 +111,7 @@ impl LocalFeed {
     /// The feed of a seat whose marker names the pane `target` and stands already.
     ///
     /// # Errors
-    /// A fault, when the system gives no randomness.
+    /// [`BusError::Damaged`] when the marker cannot be read; a fault, also when the system gives no randomness.
     pub fn new(
         home: &Home,
         watch: &Watch,
@@ -121,6 +123,7 @@ impl LocalFeed {
             home: home.clone(),
             seat: seat.clone(),
             target: target.to_owned(),
+            socket: transports::load(home, seat)?.and_then(|marker| marker.tmux_socket),
             lease: Lease::new(home, seat)?,
             sources: Sources::new(home, watch, seat, include_room),
             seen: BTreeSet::new(),
@@ -132,6 +135,7 @@ impl LocalFeed {
         let marker = transports::load(&self.home, &self.seat).map_err(later)?;
         let ours = |marker: &Marker| {
             marker.pane() == Some(self.target.as_str())
+                && !marker.is_of_another_server(self.socket.as_deref())
                 && (marker.pid == 0 || marker.pid == std::process::id())
         };
         match marker {

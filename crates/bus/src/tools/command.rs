@@ -224,13 +224,7 @@ impl Sending {
         Ok(())
     }
 
-    pub(super) fn remind(
-        &self,
-        reminders: &Reminders,
-        from: &SeatId,
-        delay: Duration,
-        text: Option<&str>,
-    ) {
+    pub(super) fn remind(&self, reminders: &Reminders, from: &SeatId, delay: Duration, text: Option<&str>) {
         if delay.is_zero() {
             return;
         }

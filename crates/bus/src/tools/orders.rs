@@ -65,12 +65,7 @@ impl Orders {
     ///
     /// # Errors
     /// [`BusError::NoRoom`], an own id, [`BusError::Damaged`], a fault. Nothing was written then.
-    pub fn send(
-        &mut self,
-        from: &SeatId,
-        to: &To,
-        command: ControlCommand,
-    ) -> Result<Vec<String>, BusError> {
+    pub fn send(&mut self, from: &SeatId, to: &To, command: ControlCommand) -> Result<Vec<String>, BusError> {
         let (room, targets) = match to {
             To::Agent(seat) if seat == from => {
                 return Err(BusError::Argument("an agent does not send a command to itself"));
@@ -103,7 +98,11 @@ impl Orders {
             let delay = Duration::from_millis(command::USUAL_REMINDER);
             sending.remind(&self.reminders, from, delay, None);
         }
-        let seats: Vec<&str> = sending.targets.iter().map(|target| target.seat.as_str()).collect();
+        let seats: Vec<&str> = sending
+            .targets
+            .iter()
+            .map(|target| target.seat.as_str())
+            .collect();
         said.push(format!(
             "{command} was sent to {}; what became of it is said here",
             seats.join(", ")
@@ -140,7 +139,10 @@ impl Order {
     fn look(&mut self, out: &mut Vec<String>, cleared: &mut bool) -> bool {
         let command = self.sending.command;
         if let Err(error) = self.sending.look() {
-            out.push(format!("what became of {command} cannot be told: {}", error.chain()));
+            out.push(format!(
+                "what became of {command} cannot be told: {}",
+                error.chain()
+            ));
             return false;
         }
         for (target, said) in self.sending.targets.iter().zip(&mut self.said) {
@@ -164,8 +166,18 @@ impl Order {
         }
         if !self.late && self.sent.elapsed() >= Duration::from_millis(command::USUAL_WAIT) {
             self.late = true;
-            for (target, _) in self.sending.targets.iter().zip(&self.said).filter(|(_, said)| !**said) {
-                out.push(format!("{}: {command}: {}", target.seat, self.sending.late(target)));
+            for (target, _) in self
+                .sending
+                .targets
+                .iter()
+                .zip(&self.said)
+                .filter(|(_, said)| !**said)
+            {
+                out.push(format!(
+                    "{}: {command}: {}",
+                    target.seat,
+                    self.sending.late(target)
+                ));
             }
         }
         self.sent.elapsed() < LAPSE + LATE

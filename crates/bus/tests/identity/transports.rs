@@ -383,7 +383,10 @@ fn a_pane_is_one_of_its_own_tmux_server_alone() {
     };
     registry::register(&world.home, &alice, None, None).unwrap();
     let marker = transports::report(&world.home, &alice, at(Some("/tmp/tmux-1/work"))).unwrap();
-    assert_eq!(world.json("transports/alice.json")["tmuxSocket"], "/tmp/tmux-1/work");
+    assert_eq!(
+        world.json("transports/alice.json")["tmuxSocket"],
+        "/tmp/tmux-1/work"
+    );
     // The same number in another server is another pane; where the server is not said, it may be the same one.
     for (socket, free) in [
         (Some("/tmp/tmux-1/default"), true),

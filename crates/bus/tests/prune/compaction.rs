@@ -1,8 +1,8 @@
 //! Logs that are cut because they grew too long. Never by age alone.
 
 use super::*;
-use muster_bus::rooms;
 use muster_bus::limits::Limits;
+use muster_bus::rooms;
 
 fn small() -> Bus {
     Bus::with(Limits {
@@ -254,7 +254,10 @@ fn who_joined_a_channel_and_never_read_it_hears_what_a_cut_took_and_how_much_of_
     };
     let batch = read::read(&bus.home, &ann, &seo, peek).unwrap();
     // That the others joined stands there, too, and her own coming is no news to her.
-    assert_eq!((batch.archived_unread, batch.archived_urgent), (gone.len() as u64, 4));
+    assert_eq!(
+        (batch.archived_unread, batch.archived_urgent),
+        (gone.len() as u64, 4)
+    );
     let batch = bus.read("bob", &seo);
     assert_eq!(batch.archived_urgent, 1, "the others he had read");
     assert_eq!(bus.read("bob", &seo).archived_urgent, 0, "told once");

@@ -512,10 +512,22 @@ fn a_command_that_its_receipt_says_was_typed_is_never_typed_again_whatever_becam
     std::fs::write(world.dir.path().join("cursors/bob.json"), "{").unwrap();
     bob.attach("w1:p1");
     alice.dm("bob", "after the damage");
-    until(|| world.fake.texts().iter().any(|text| text.contains("after the damage")));
+    until(|| {
+        world
+            .fake
+            .texts()
+            .iter()
+            .any(|text| text.contains("after the damage"))
+    });
     assert_eq!(world.fake.texts()[..2], ["/clear", "/clear"]);
     assert_eq!(world.fake.texts().len(), 3, "{:?}", world.fake.texts());
-    assert_eq!(world.file("receipts/bob.jsonl"), receipts, "what its sender was told stands");
+    assert_eq!(
+        world.file("receipts/bob.jsonl"),
+        receipts,
+        "what its sender was told stands"
+    );
     // What was read for sure counts as read again; what is not known does not.
-    until(|| bob.unread("inbox").first().is_some_and(|text| text == "/clear") && bob.unread("inbox").len() == 2);
+    until(|| {
+        bob.unread("inbox").first().is_some_and(|text| text == "/clear") && bob.unread("inbox").len() == 2
+    });
 }

@@ -500,7 +500,11 @@ fn notices_of_the_bus_wake_nobody_and_ride_with_what_does() {
     alice.ok("set_room_topic", json!({"room": "crew", "topic": "ship it"}));
     std::thread::sleep(Duration::from_millis(1_500));
     assert_eq!(world.fake.texts(), [""; 0], "three notices, and nobody was woken");
-    assert_eq!(bob.unread("#crew").len(), 2, "they are not his own, and stay unread");
+    assert_eq!(
+        bob.unread("#crew").len(),
+        2,
+        "they are not his own, and stay unread"
+    );
     alice.post("crew", "FYI: it is talk that waits so long, and no longer");
     let typed = world.fake.wait(1);
     for words in ["+3 routine", "alice joined #crew", "topic of #crew", "FYI: it is"] {

@@ -273,7 +273,11 @@ fn every_mode_of_vims_keys_but_insert_holds_whatever_it_is_called() {
             Verdict::Hold(hold) => Some((hold.why, hold.detail)),
         }
     };
-    for footer in ["-- INSERT --", "-- INSERT -- ⏸ manual mode on", "⏸ manual mode on"] {
+    for footer in [
+        "-- INSERT --",
+        "-- INSERT -- ⏸ manual mode on",
+        "⏸ manual mode on",
+    ] {
         assert_eq!(why(footer), None, "{footer}");
     }
     for mode in ["NORMAL", "VISUAL", "VISUAL LINE", "REPLACE"] {

@@ -505,7 +505,8 @@ fn what_an_earlier_run_kept_is_never_written_over() {
     put(&servers, second);
     let said = done(&bus, &["--client", "claude", "--yes"]);
     assert!(said.contains(".claude.json.before-muster.1"), "{said}");
-    let kept = |end: &str| fs::read_to_string(bus.path(&format!("home/.claude.json.before-muster{end}"))).unwrap();
+    let kept =
+        |end: &str| fs::read_to_string(bus.path(&format!("home/.claude.json.before-muster{end}"))).unwrap();
     assert_eq!((kept(""), kept(".1")), (first.to_owned(), second.to_owned()));
     // What is kept already is not kept twice.
     put(&servers, first);
@@ -532,14 +533,22 @@ fn line_breaks_of_another_system_stay_as_they_are() {
         "{text:?}"
     );
     assert!(text.contains("[mcp_servers.agent-coord]\r\n"), "{text:?}");
-    assert_eq!(text.matches('\n').count(), text.matches("\r\n").count(), "{text:?}");
+    assert_eq!(
+        text.matches('\n').count(),
+        text.matches("\r\n").count(),
+        "{text:?}"
+    );
     let servers = bus.path("home/.claude.json");
     put(&servers, "{\r\n  \"mine\": 1\r\n}\r\n");
     done(&bus, &["--client", "claude", "--yes"]);
     let text = fs::read_to_string(&servers).unwrap();
     assert_eq!(read(&servers)["mine"], 1);
     assert!(text.contains("agent-coord"), "{text:?}");
-    assert_eq!(text.matches('\n').count(), text.matches("\r\n").count(), "{text:?}");
+    assert_eq!(
+        text.matches('\n').count(),
+        text.matches("\r\n").count(),
+        "{text:?}"
+    );
 }
 
 #[test]

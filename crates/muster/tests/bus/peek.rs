@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,25 +14,7 @@ const ONCE: &str = "do not call read_messages for them again";
 fn called(bus: &Bus, arguments: &[&str], env: &[(&str, &str)], input: &str) -> Said {
     let mut command = bus.command(&[&["bus", "peek"], arguments].concat());
     command.envs(env.iter().copied());
-    fed(command, input)
-}
-
-/// Runs a command with something on its standard input.
-fn fed(mut command: Command, input: &str) -> Said {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // It may end without reading.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let done = child.wait_with_output().unwrap();
-    Said {
-        status: done.status,
-        out: String::from_utf8(done.stdout).unwrap(),
-        err: String::from_utf8(done.stderr).unwrap(),
-    }
+    Said::fed(command, input)
 }
 
 const ADA: (&str, &str) = ("AGENT_COORD_ID", "ada");
@@ -556,7 +537,7 @@ fn the_name_of_the_script_calls_it_too_with_the_same_words() {
         .env("AGENT_COORD_DIR", bus.path("bus"))
         .env(ADA.0, ADA.1)
         .args(["--mode", "stop"]);
-    let said = fed(command, "{\"stop_hook_active\": false}");
+    let said = Said::fed(command, "{\"stop_hook_active\": false}");
     assert!(
         said.out.contains("hello") && said.out.contains("\"block\""),
         "{said:?}"

@@ -191,9 +191,7 @@ impl Person {
                     (None, true) => "online".to_owned(),
                     (None, false) => format!("offline for {}", ago(peer.quiet)),
                 };
-                let held = peer
-                    .held
-                    .map_or_else(String::new, |why| format!(", held: {why}"));
+                let held = peer.held.map_or_else(String::new, |why| format!(", held: {why}"));
                 let reached = peer.attached.map_or_else(
                     || "not attached".to_owned(),
                     |how| format!("attached: {how}{held}"),
@@ -275,8 +273,14 @@ impl Person {
         };
         let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
         let said: Vec<String> = [
-            standing.held.as_deref().map(|held| format!("held, {}", short(held))),
-            counted(standing.unconfirmed, "may have been typed and are not typed again"),
+            standing
+                .held
+                .as_deref()
+                .map(|held| format!("held, {}", short(held))),
+            counted(
+                standing.unconfirmed,
+                "may have been typed and are not typed again",
+            ),
             counted(standing.suppressed, "were never typed"),
         ]
         .into_iter()

@@ -80,7 +80,10 @@ impl Person {
     /// # Errors
     /// [`BusError::Damaged`], a fault.
     pub(crate) fn here(&mut self) -> Result<Option<Here>, BusError> {
-        let stamp = Stamp::of(&self.home, &["agents.json", "rooms.json", "transports", DELIVERERS]);
+        let stamp = Stamp::of(
+            &self.home,
+            &["agents.json", "rooms.json", "transports", DELIVERERS],
+        );
         let now = self.now();
         if self
             .here

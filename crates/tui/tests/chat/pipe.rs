@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use muster_bus::doctor::{self, doctor};
 use muster_bus::push::{
-    self, Delivery, Door, Hold, LocalFeed, Outcome, Probe, Screen, Seat, Settings, Stop, Transport, Why, lease,
+    self, Delivery, Door, Hold, LocalFeed, Outcome, Probe, Screen, Seat, Settings, Stop, Transport, Why,
+    lease,
 };
 use muster_bus::registry::Agents;
 use muster_bus::rooms::Rooms;
@@ -681,7 +682,10 @@ fn a_person_clears_an_agents_context_and_hears_that_it_was_typed() {
     assert!(seat.wait_for("was sent to").starts_with("/clear was sent to bob"));
     assert_eq!(seat.wait_for("was typed"), "bob: /clear was typed");
     let line = std::fs::read_to_string(bus.path("inbox/bob.jsonl")).unwrap();
-    assert!(line.contains("\"control\":true") && line.contains("\"from\":\"david\""), "{line}");
+    assert!(
+        line.contains("\"control\":true") && line.contains("\"from\":\"david\""),
+        "{line}"
+    );
     eventually("the word of who it is", || {
         deliverer
             .typed()

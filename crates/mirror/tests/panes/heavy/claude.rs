@@ -368,7 +368,10 @@ fn with_vims_keys_a_text_is_pasted_in_every_mode_but_visual_and_a_command_is_typ
     claude.idle();
     let panes = by_paste(&tmux);
     wait("INSERT", || claude.shows("-- INSERT --"));
-    assert_eq!(insist(&panes, &claude.pane, &text("t-0001", "# in insert")), PASTED);
+    assert_eq!(
+        insist(&panes, &claude.pane, &text("t-0001", "# in insert")),
+        PASTED
+    );
     assert!(claude.is_asked("t-0001"));
     claude.idle();
     claude.key("Escape");
@@ -406,7 +409,11 @@ fn what_a_killed_claude_code_left_on_the_screen_below_its_wrapper_is_not_typed_i
     let tmux = Tmux::new();
     let steps = json!([{"text": "done"}]);
     let how = How {
-        below: &["python3", "-c", "import subprocess, sys, time; subprocess.run(sys.argv[1:]); time.sleep(600)"],
+        below: &[
+            "python3",
+            "-c",
+            "import subprocess, sys, time; subprocess.run(sys.argv[1:]); time.sleep(600)",
+        ],
         ..How::default()
     };
     let Some(claude) = Claude::with(&tmux, "claude", &steps, &how) else {
@@ -419,14 +426,19 @@ fn what_a_killed_claude_code_left_on_the_screen_below_its_wrapper_is_not_typed_i
     claude.idle();
     // Of what is left the last that it drew is seen, so it has drawn that it is idle.
     moment();
-    wait("an idle screen", || !claude.shows("esc to interrupt") && !claude.shows("…"));
+    wait("an idle screen", || {
+        !claude.shows("esc to interrupt") && !claude.shows("…")
+    });
     let pid = claude.session().unwrap()["pid"].as_i64().unwrap();
     kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
     wait("its end", || {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
     });
     assert!(claude.shows("manual mode on"), "its input still stands there");
-    for (panes, who) in [(&panes, "one that saw it live"), (&by_paste(&tmux), "one that did not")] {
+    for (panes, who) in [
+        (&panes, "one that saw it live"),
+        (&by_paste(&tmux), "one that did not"),
+    ] {
         let outcome = panes.deliver(&claude.pane, &text("t-0002", "# to nobody"));
         assert_eq!(held(&outcome), Why::UnknownScreen, "{who}");
     }

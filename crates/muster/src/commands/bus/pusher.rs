@@ -321,7 +321,14 @@ fn tmux_server(pane: &str) -> Result<TmuxServer, Failure> {
         )
     };
     let done = Command::new("tmux")
-        .args(["-u", "display-message", "-p", "-t", pane, "#{pid} #{start_time}|#{socket_path}"])
+        .args([
+            "-u",
+            "display-message",
+            "-p",
+            "-t",
+            pane,
+            "#{pid} #{start_time}|#{socket_path}",
+        ])
         .env_remove(TOKEN)
         .stdin(Stdio::null())
         .output()
@@ -491,7 +498,8 @@ fn local(plan: &Plan, panes: &TmuxPanes, dir: Option<&std::path::Path>, stop: &S
             continue;
         }
         // One that took its place meanwhile has a marker of its own.
-        let cleared = transports::clear_of(&home, &seat.id, &seat.target, Some(&plan.socket)).map_err(refused);
+        let cleared =
+            transports::clear_of(&home, &seat.id, &seat.target, Some(&plan.socket)).map_err(refused);
         return delivered.and(cleared.map(drop));
     }
 }

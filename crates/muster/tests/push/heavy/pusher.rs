@@ -541,12 +541,21 @@ fn two_agents_in_panes_of_one_number_in_two_tmux_servers_are_both_pushed_to() {
     let (bus, one, two) = (Bus::new(), Tmux::new(), Tmux::new());
     let peer = bus.joined("peer");
     let agents = [(&one, one.agent("me")), (&two, two.agent("you"))];
-    assert_eq!(agents[0].1.pane, agents[1].1.pane, "each server counts for itself");
+    assert_eq!(
+        agents[0].1.pane, agents[1].1.pane,
+        "each server counts for itself"
+    );
     let _pushing: Vec<Pusher> = agents
         .iter()
         .map(|(tmux, agent)| {
             let mut command = bus.command(&[
-                "bus", "pusher", "--local", "--agent", &agent.id, "--tmux", &agent.pane,
+                "bus",
+                "pusher",
+                "--local",
+                "--agent",
+                &agent.id,
+                "--tmux",
+                &agent.pane,
             ]);
             command.env("TMUX", tmux.env());
             Pusher::start(command)
@@ -554,8 +563,14 @@ fn two_agents_in_panes_of_one_number_in_two_tmux_servers_are_both_pushed_to() {
         .collect();
     for (_, agent) in &agents {
         let text = format!("for {}", agent.id);
-        peer.ok("send_message", json!({"from": "peer", "to": agent.id, "text": text}));
+        peer.ok(
+            "send_message",
+            json!({"from": "peer", "to": agent.id, "text": text}),
+        );
         agent.gets(&text);
     }
-    assert_ne!(marker(&bus, "me")["tmuxSocket"], marker(&bus, "you")["tmuxSocket"]);
+    assert_ne!(
+        marker(&bus, "me")["tmuxSocket"],
+        marker(&bus, "you")["tmuxSocket"]
+    );
 }

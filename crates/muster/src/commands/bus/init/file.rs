@@ -168,7 +168,10 @@ pub(super) fn with_breaks(before: &str, edited: String) -> String {
     if !before.contains("\r\n") {
         return edited;
     }
-    let usual = if before.split_once('\n').is_some_and(|(line, _)| line.ends_with('\r')) {
+    let usual = if before
+        .split_once('\n')
+        .is_some_and(|(line, _)| line.ends_with('\r'))
+    {
         "\r\n"
     } else {
         "\n"
@@ -216,7 +219,11 @@ mod tests {
             ("a\r\nb\r\n", "a\n", "a\r\n"),
         ];
         for (before, edited, expected) in table {
-            assert_eq!(with_breaks(before, edited.to_owned()), expected, "{before:?} {edited:?}");
+            assert_eq!(
+                with_breaks(before, edited.to_owned()),
+                expected,
+                "{before:?} {edited:?}"
+            );
         }
     }
 }
