@@ -23,6 +23,8 @@ pub(crate) enum First {
     Agent,
     /// A channel.
     Channel,
+    /// An agent, or a channel with its `#`.
+    Either,
     /// Nothing that can be completed.
     Free,
 }
@@ -108,14 +110,14 @@ pub(crate) const COMMANDS: [Help; 22] = [
         "clear",
         "<agent|#chan>",
         "empty the context of an attached agent's program, or of every one in a channel",
-        First::Agent,
+        First::Either,
     ),
-    help("compact", "<agent|#chan>", "shorten it instead", First::Agent),
+    help("compact", "<agent|#chan>", "shorten it instead", First::Either),
     help(
         "reload-skills",
         "<agent|#chan>",
         "have the program read its skills again",
-        First::Agent,
+        First::Either,
     ),
     help("help", "", "this list", First::Free),
     help(

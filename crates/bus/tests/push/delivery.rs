@@ -489,7 +489,6 @@ fn a_directory_that_other_programs_share_is_pushed_from_as_well() {
     until(|| bob.unread("inbox").is_empty());
 }
 
-// spec: PUSH-032
 #[test]
 fn notices_of_the_bus_wake_nobody_and_ride_with_what_does() {
     let world = World::with(settings(Some(300)));

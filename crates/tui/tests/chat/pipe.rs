@@ -671,7 +671,6 @@ impl Drop for Deliverer {
     }
 }
 
-// spec: CMD-001 CMD-011 CMD-012
 #[test]
 fn a_person_clears_an_agents_context_and_hears_that_it_was_typed() {
     let bus = Bus::new();

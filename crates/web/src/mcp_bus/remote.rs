@@ -358,7 +358,7 @@ impl Feed for Remote {
         let own = self.own();
         match self.call("heartbeat", own, ANSWER) {
             // A session that all share is not turned away: nobody of that id is registered any more, and that is all it hears.
-            Err(FeedError::Later(reason)) => Err(match self.renamed() {
+            Err(FeedError::Later(reason)) if self.session.is_some() => Err(match self.renamed() {
                 Some(now) => FeedError::Refused(format!("'{}' is '{now}' now", self.pusher.seat)),
                 None => FeedError::Later(reason),
             }),

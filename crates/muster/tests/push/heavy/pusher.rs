@@ -480,6 +480,10 @@ fn a_pusher_goes_on_under_the_new_id_of_its_agent_over_the_wire_too() {
             peer.ok("status", json!({"agentId": "myself"}))["inboxUnread"] == 0
         });
         assert_eq!(marker(&bus, "myself")["tmuxTarget"], agent.pane);
+        assert!(
+            !bus.file(".muster/deliverers/me.json").exists(),
+            "nobody delivers to the old id"
+        );
         let said = pushing.end_by(Signal::SIGTERM);
         assert!(said.0.success(), "{said:?}");
         assert!(said.1.contains("was renamed"), "{}", said.1);
