@@ -130,6 +130,17 @@ impl<'a> Claude<'a> {
         wait("an idle session", || self.status() == "idle" && self.shows("❯"));
     }
 
+    /// Waits until it is idle and has nothing more to publish: what it writes next is not written over.
+    pub(crate) fn settles(&self) {
+        self.idle();
+        let mut before = self.session();
+        wait("a session that says nothing new", || {
+            std::thread::sleep(Duration::from_millis(500));
+            let now = self.session();
+            std::mem::replace(&mut before, now.clone()) == now
+        });
+    }
+
     pub(crate) fn becomes(&self, status: &str) {
         wait(status, || self.status() == status);
     }

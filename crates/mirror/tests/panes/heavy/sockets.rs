@@ -96,7 +96,7 @@ fn a_file_of_a_session_that_is_not_in_this_pane_is_not_believed() {
         ("sessionId", json!("../../../../etc/passwd")),
     ];
     for (number, (name, value)) in lies.into_iter().enumerate() {
-        claude.idle();
+        claude.settles();
         let before = claude.session().unwrap();
         claims(&claude, |session| session[name] = value);
         let token = format!("t-{number:04}");

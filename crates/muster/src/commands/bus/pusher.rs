@@ -1,16 +1,15 @@
 //! `muster bus pusher`: types what an agent has unread into its tmux pane on this machine. Never says its token or a message, and never goes on without the right to.
 
+mod told;
+
 use std::io::IsTerminal as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_bus::push::{
-    self, Delivery, Feed, FeedError, LocalFeed, Outcome, Probe, Screen, Seat, Settings, Stop, Transport, Why,
-};
+use muster_bus::push::{self, Feed, FeedError, LocalFeed, Probe, Seat, Settings, Stop, Transport as _};
 use muster_bus::transports::{self, TransportKind};
 use muster_bus::wait::Watch;
 use muster_bus::{BusError, Home, SeatId, build_id, registry, rename};
@@ -31,6 +30,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use super::{open, refused, seat};
 use crate::cli::BusPusher;
 use crate::output::{self, Failure};
+
+use told::Told;
 
 /// The variable that holds the token.
 pub(super) const TOKEN: &str = "AGENT_COORD_TOKEN";
@@ -533,14 +534,9 @@ fn deliver(
         seat.id,
         terminal(&seat.target)
     ));
-    let told = Told {
-        panes,
-        stop,
-        last: Mutex::default(),
-        gone: AtomicBool::new(false),
-    };
+    let told = Told::new(panes, stop);
     let pushed = push::run(feed, &told, seat, &plan.settings, stop).map_err(ended);
-    if told.gone.load(Ordering::SeqCst) {
+    if told.is_gone() {
         return Err(Failure::refused("pane", GONE));
     }
     pushed
@@ -548,63 +544,4 @@ fn deliver(
 
 fn ended(error: FeedError) -> Failure {
     Failure::refused("bus", error.to_string())
-}
-
-/// The same hands, with a line in the log for what came of each delivery.
-struct Told<'p> {
-    panes: &'p TmuxPanes,
-    stop: &'p Stop,
-    /// The pane is gone for good.
-    gone: AtomicBool,
-    /// The last hold that was told of: it is tried again every few seconds.
-    last: Mutex<Option<String>>,
-}
-
-impl Transport for Told<'_> {
-    fn kind(&self) -> TransportKind {
-        self.panes.kind()
-    }
-
-    fn available(&self) -> Result<(), String> {
-        self.panes.available()
-    }
-
-    fn probe(&self, target: &str) -> Probe {
-        self.panes.probe(target)
-    }
-
-    fn read(&self, target: &str, lines: usize, colors: bool) -> Result<Screen, String> {
-        self.panes.read(target, lines, colors)
-    }
-
-    fn deliver(&self, target: &str, what: &Delivery) -> Outcome {
-        let outcome = self.panes.deliver(target, what);
-        let kind = match what {
-            Delivery::Text { .. } => "text",
-            Delivery::Command(command) => command.as_str(),
-        };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut held = None;
-        match &outcome {
-            Outcome::Delivered { door, verified } => {
-                tracing::info!(what = kind, door = door.as_str(), verified, "delivered");
-            }
-            Outcome::Held(hold) => {
-                let reason = format!("{}: {}", hold.why.as_str(), hold.detail);
-                if last.as_ref() != Some(&reason) {
-                    tracing::info!(what = kind, reason = %terminal(&reason), "held; it is tried again");
-                }
-                held = Some(reason);
-                if hold.why == Why::PaneGone {
-                    self.gone.store(true, Ordering::SeqCst);
-                    self.stop.set();
-                }
-            }
-            Outcome::Unknown { door, reason } => {
-                tracing::warn!(what = kind, door = door.as_str(), reason = %terminal(reason), "it is not known whether it arrived; it is not typed again");
-            }
-        }
-        *last = held;
-        outcome
-    }
 }
