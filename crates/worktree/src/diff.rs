@@ -160,11 +160,9 @@ pub fn diff(place: Place<'_>, query: DiffQuery<'_>, limits: &Limits) -> Result<D
     work.read(query.stat, limits)
 }
 
-/// How many files differ from the commit that the worktree stands on.
-pub(crate) fn uncommitted(view: &View<'_>, path: &Path) -> Result<usize, Refusal> {
-    let Some(head) = stands_on(view, path)? else {
-        return Err(Refusal::NotAsMade(path.to_owned()));
-    };
+/// How many files differ from the commit that the worktree stands on; where that is still to come, from `base`.
+pub(crate) fn uncommitted(view: &View<'_>, path: &Path, base: &str) -> Result<usize, Refusal> {
+    let head = stands_on(view, path)?.unwrap_or_else(|| base.to_owned());
     let work = Work {
         view,
         path,

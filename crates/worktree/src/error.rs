@@ -68,6 +68,9 @@ pub enum Refusal {
         "the worktree has {0} changed or new files that are in no commit, so it was kept; commit them, or say that they may be lost"
     )]
     Uncommitted(usize),
+    /// Commits would be lost.
+    #[error("the worktree {} stands on a commit that no branch has, so it was kept; give it a branch, or say that it may be lost", shown(.0))]
+    NoBranchHas(PathBuf),
     /// A path that is not one below the worktree.
     #[error("the path must be relative to the worktree, without .. and without .git; {} is not", terminal(.0))]
     BadPath(String),
@@ -115,7 +118,7 @@ impl Refusal {
             Self::FolderTaken(_) => "folder_taken",
             Self::OtherRepository | Self::NotAsMade(_) => "worktree_changed",
             Self::NoWorktree => "not_found",
-            Self::Uncommitted(_) => "uncommitted_changes",
+            Self::Uncommitted(_) | Self::NoBranchHas(_) => "uncommitted_changes",
             Self::BadPath(_) | Self::BadTask => "invalid_argument",
             Self::Busy(_) => "busy",
             Self::TooSlow(_) => "too_slow",

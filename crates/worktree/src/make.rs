@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(310);
 /// What becomes of work that is in no commit when a worktree is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// With changed or new files the worktree stays, and the removal is refused.
+    /// With changed or new files, or on a commit that no branch has, the worktree stays, and the removal is refused. Ignored files go.
     Uncommitted,
     /// They are lost.
     Nothing,
@@ -64,10 +64,10 @@ pub fn find(place: Place<'_>) -> Result<Option<Worktree>, Refusal> {
         .map(|note| home.worktree(&note)))
 }
 
-/// Removes the task's worktree and keeps its branch, so that no commit is lost. One that does not exist is removed already.
+/// Removes the task's worktree and keeps its branch. One that does not exist is removed already.
 ///
 /// # Errors
-/// [`Refusal::Uncommitted`] when `keep` says so; any other [`Refusal`].
+/// [`Refusal::Uncommitted`] and [`Refusal::NoBranchHas`] when `keep` says so; any other [`Refusal`].
 pub fn remove(place: Place<'_>, keep: Keep) -> Result<(), Refusal> {
     let home = Home::of(place)?;
     let lock = home.lock(PATIENCE)?;
@@ -82,9 +82,12 @@ pub fn remove(place: Place<'_>, keep: Keep) -> Result<(), Refusal> {
     let view = View::open(&git, &repository)?;
     let path = home.path();
     if keep == Keep::Uncommitted && note.stage == Stage::Made && is_there(&path) {
-        let count = uncommitted(&view, &path)?;
+        let count = uncommitted(&view, &path, &note.base_commit)?;
         if count > 0 {
             return Err(Refusal::Uncommitted(count));
+        }
+        if is_on_a_lost_commit(&view, &path)? {
+            return Err(Refusal::NoBranchHas(path));
         }
     }
     clear(&view, &path)?;
@@ -131,15 +134,19 @@ fn begin(
 /// Makes what a note tells of, from whatever was left of an earlier try.
 fn finish(view: &View<'_>, home: &Home, note: Note) -> Result<Worktree, Refusal> {
     let path = home.path();
-    if note.stage == Stage::Making {
-        // Nobody has seen it, so that nothing in it is anybody's work.
-        clear(view, &path)?;
-    } else if is_there(&path) {
-        return Err(Refusal::NotAsMade(path));
-    } else {
-        clear(view, &path)?;
+    let fresh = note.stage == Stage::Making;
+    if !fresh && note.stage != Stage::Restoring {
+        if is_there(&path) {
+            return Err(Refusal::NotAsMade(path));
+        }
+        home.write(&Note {
+            stage: Stage::Restoring,
+            ..note.clone()
+        })?;
     }
-    let commit = register(view, home, &note)?;
+    // Nobody has seen what stands there now, so that nothing in it is anybody's work.
+    clear(view, &path)?;
+    let commit = register(view, home, &note, fresh)?;
     let admin = point_home(view, &path)?;
     let index = admin.join("index");
     for arguments in [
@@ -159,14 +166,14 @@ fn finish(view: &View<'_>, home: &Home, note: Note) -> Result<Worktree, Refusal>
     Ok(home.worktree(&note))
 }
 
-/// Has git make the branch and the worktree without its files. Gives the commit that it stands on.
-fn register(view: &View<'_>, home: &Home, note: &Note) -> Result<String, Refusal> {
+/// Has git make the branch, unless it is kept from before, and the worktree without its files. Gives the commit that it stands on.
+fn register(view: &View<'_>, home: &Home, note: &Note, fresh: bool) -> Result<String, Refusal> {
     let (path, branch) = (home.path(), home.branch());
     let existing = view.commit(&format!("refs/heads/{branch}"))?;
     let mut arguments = vec!["worktree".into(), "add".into(), "--no-checkout".into()];
     let commit = match existing {
         // The branch of a making that was cut short has not moved; one that has is somebody else's.
-        Some(commit) if note.stage == Stage::Making && commit != note.base_commit => {
+        Some(commit) if fresh && commit != note.base_commit => {
             return Err(Refusal::BranchTaken(branch));
         }
         Some(commit) => {
@@ -239,6 +246,23 @@ fn clear(view: &View<'_>, path: &Path) -> Result<(), Refusal> {
         view.good("forget the worktree", view.call(arguments))?;
     }
     Ok(())
+}
+
+/// Whether the worktree stands on a commit that no branch or tag leads to, so that nothing would lead to it any more.
+fn is_on_a_lost_commit(view: &View<'_>, path: &Path) -> Result<bool, Refusal> {
+    let Some(head) = view.listed(path)?.and_then(|listed| listed.head) else {
+        return Ok(false);
+    };
+    let arguments = [
+        "for-each-ref",
+        "--count=1",
+        "--format=%(refname)",
+        "--contains",
+        &head,
+    ];
+    Ok(view
+        .good("look for a branch that has the commit", view.call(arguments))?
+        .is_empty())
 }
 
 /// Whether the worktree is still what was made: a folder, known to the repository.

@@ -20,6 +20,8 @@ pub(crate) enum Stage {
     Made,
     /// It was removed; the branch is kept.
     Removed,
+    /// It is being made again from its branch; what stands in its folder was seen by nobody.
+    Restoring,
 }
 
 /// The note of one task.

@@ -23,7 +23,6 @@ fn issue(number: u64, title: &str) -> Value {
     })
 }
 
-// spec: DBA-047
 #[tokio::test]
 async fn a_draft_is_marked_by_its_title() {
     let due = |title: &str| {
@@ -50,7 +49,6 @@ async fn a_draft_is_marked_by_its_title() {
     server.done();
 }
 
-// spec: DBA-049
 #[tokio::test]
 async fn tickets_are_listed_until_the_forge_names_no_further_page() {
     let next = "<https://forge.example/api/v1/repos/acme/shop/issues?page=2>; rel=\"next\",<https://forge.example/x?page=2>; rel=\"last\"";
@@ -77,7 +75,6 @@ async fn tickets_are_listed_until_the_forge_names_no_further_page() {
     server.done();
 }
 
-// spec: DBA-049 DBA-050
 #[tokio::test]
 async fn a_ticket_is_created_and_fetched() {
     let mut closed = issue(12, "twelve");

@@ -40,7 +40,6 @@ fn pull_as_issue(number: u64) -> Value {
     row
 }
 
-// spec: DBA-047
 #[tokio::test]
 async fn a_pull_request_is_opened_as_asked_and_named_by_number_and_page() {
     let server = Server::new(
@@ -69,7 +68,6 @@ async fn a_pull_request_is_opened_as_asked_and_named_by_number_and_page() {
     server.done();
 }
 
-// spec: DBA-049
 #[tokio::test]
 async fn tickets_are_listed_over_pages_without_the_pull_requests_among_them() {
     let server = Server::new(
@@ -128,7 +126,6 @@ async fn a_search_stays_in_its_repository_even_if_the_forge_does_not() {
     server.done();
 }
 
-// spec: DBA-049
 #[tokio::test]
 async fn a_ticket_is_fetched_with_text_author_labels_and_comments() {
     let mut orphan = issue(13, "of an account that is gone");
@@ -170,7 +167,6 @@ async fn a_ticket_is_fetched_with_text_author_labels_and_comments() {
     server.done();
 }
 
-// spec: DBA-050
 #[tokio::test]
 async fn a_ticket_is_created() {
     let server = Server::new(

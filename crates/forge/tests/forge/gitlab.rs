@@ -21,7 +21,6 @@ fn issue(iid: u64, state: &str) -> Value {
     })
 }
 
-// spec: DBA-047
 #[tokio::test]
 async fn a_merge_request_is_opened_in_a_project_of_a_group_in_a_group() {
     let server = Server::new(
@@ -50,7 +49,6 @@ async fn a_merge_request_is_opened_in_a_project_of_a_group_in_a_group() {
     server.done();
 }
 
-// spec: DBA-049 DBA-050
 #[tokio::test]
 async fn tickets_are_listed_fetched_and_created() {
     let base = "/api/v4/projects/acme%2Finfra%2Ftool/issues";

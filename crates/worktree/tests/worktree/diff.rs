@@ -9,7 +9,6 @@ use muster_worktree::{Change, DiffQuery, Limits, Refusal, diff, ensure};
 
 use super::support::{Site, no_process_stays_in, paths, put};
 
-// spec: DBA-046
 #[test]
 fn commits_changes_and_new_files_are_shown_together() {
     let site = Site::new();

@@ -8,7 +8,6 @@ use muster_worktree::{Keep, Place, Refusal, ensure, find, remove};
 
 use super::support::{Site, listing, put};
 
-// spec: DBA-045
 #[test]
 fn a_worktree_stands_below_the_data_folder_on_a_branch_of_its_own() {
     let site = Site::new();
@@ -349,6 +348,47 @@ fn what_was_begun_and_not_finished_is_made_anew() {
             "{what}"
         );
     }
+}
+
+#[test]
+fn a_restoring_that_was_cut_short_is_completed_from_the_branch() {
+    let site = Site::new();
+    let made = site.made(1);
+    put(&made.path, "new.txt", "new\n");
+    site.commit(&made.path, "work");
+    let whole = listing(&made.path);
+    let note = site.data.join("worktrees/task-1.json");
+    let text = fs::read_to_string(&note).unwrap();
+    fs::write(&note, text.replace("\"made\"", "\"restoring\"")).unwrap();
+    fs::write(made.path.join("new.txt"), "ne").unwrap();
+    fs::remove_file(made.path.join("a.txt")).unwrap();
+    assert_eq!(find(site.place(1)).unwrap(), None);
+    assert_eq!(site.made(1), made);
+    assert_eq!(listing(&made.path), whole);
+    assert_eq!(fs::read_to_string(&note).unwrap(), text);
+}
+
+#[test]
+fn a_commit_that_no_branch_has_is_not_lost_by_removing() {
+    let site = Site::new();
+    let made = site.made(1);
+    site.git(&made.path, &["checkout", "--quiet", "--detach"]);
+    put(&made.path, "new.txt", "new\n");
+    site.commit(&made.path, "on no branch");
+    assert!(matches!(
+        remove(site.place(1), Keep::Uncommitted),
+        Err(Refusal::NoBranchHas(_))
+    ));
+    site.git(&made.path, &["branch", "saved"]);
+    remove(site.place(1), Keep::Uncommitted).unwrap();
+    // Before its first commit, a branch has nothing but its files.
+    let made = site.made(2);
+    site.git(&made.path, &["checkout", "--quiet", "--orphan", "fresh"]);
+    put(&made.path, "new.txt", "new\n");
+    assert!(matches!(
+        remove(site.place(2), Keep::Uncommitted),
+        Err(Refusal::Uncommitted(1))
+    ));
 }
 
 #[test]
