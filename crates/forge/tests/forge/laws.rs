@@ -347,6 +347,30 @@ fn what_can_be_seen_to_be_wrong_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
+async fn over_https_nothing_is_said_before_the_other_side_has_shown_who_it_is() {
+    use std::io::Read as _;
+    for kind in Kind::ALL {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let heard = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut bytes = vec![0; 16 * 1024];
+            let count = stream.read(&mut bytes).unwrap();
+            bytes.truncate(count);
+            bytes
+        });
+        let forge = connect(kind, &format!("https://127.0.0.1:{port}"), Limits::default()).unwrap();
+        let error = write(&forge).await;
+        assert!(matches!(error, ForgeError::Unreachable { .. }), "{error}");
+        let heard = heard.join().unwrap();
+        // The first record of a handshake.
+        assert_eq!(heard.first(), Some(&0x16));
+        let token = TOKEN.as_bytes();
+        assert!(!heard.windows(token.len()).any(|window| window == token));
+    }
+}
+
+#[tokio::test]
 async fn only_gitlab_has_groups_within_groups() {
     let deep = Repo::parse("acme/infra/tool").unwrap();
     for kind in [Kind::GitHub, Kind::Forgejo] {

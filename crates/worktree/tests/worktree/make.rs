@@ -392,6 +392,84 @@ fn a_commit_that_no_branch_has_is_not_lost_by_removing() {
 }
 
 #[test]
+fn folders_may_have_any_name_that_is_one_line() {
+    for name in [
+        "with blank",
+        "qu\"ote",
+        "co:lon",
+        "#hash",
+        "ümlaut",
+        "-dash",
+        "$(x)`x`",
+        "back\\slash",
+    ] {
+        let site = Site::new();
+        let (root, data) = (site.top().join(name), site.top().join(format!("{name} data")));
+        fs::rename(&site.root, &root).unwrap();
+        let place = Place {
+            root: &root,
+            data_dir: &data,
+            task: 1,
+        };
+        let made = ensure(place, None).unwrap();
+        assert_eq!(listing(&made.path), listing(&root), "{name}");
+        assert_eq!(
+            site.git(&made.path, &["status", "--porcelain", "--branch"]),
+            "## muster/task-1"
+        );
+        put(&made.path, "a.txt", "x\n");
+        let seen = muster_worktree::diff(place, Default::default(), &Default::default()).unwrap();
+        assert_eq!(super::support::paths(&seen), ["a.txt"], "{name}");
+        remove(place, Keep::Nothing).unwrap();
+    }
+}
+
+#[test]
+fn line_ends_and_submodules_are_no_changes() {
+    let site = Site::new();
+    let inner = Site::new();
+    site.git(&site.root, &["config", "core.autocrlf", "true"]);
+    put(&site.root, ".gitattributes", "*.dos text eol=crlf\n*.raw -text\n");
+    put(&site.root, "one.dos", "a\r\nb\r\n");
+    put(&site.root, "two.raw", "a\r\nb\n");
+    let url = inner.root.to_str().unwrap();
+    site.git(
+        &site.root,
+        &[
+            "-c",
+            "protocol.file.allow=always",
+            "submodule",
+            "--quiet",
+            "add",
+            url,
+            "inner",
+        ],
+    );
+    site.commit(&site.root, "line ends and a submodule");
+    let made = site.made(1);
+    assert_eq!(fs::read(made.path.join("one.dos")).unwrap(), b"a\r\nb\r\n");
+    assert_eq!(fs::read(made.path.join("two.raw")).unwrap(), b"a\r\nb\n");
+    assert_eq!(fs::read(made.path.join("sub/b.txt")).unwrap(), b"b\r\n");
+    assert_eq!(fs::read_dir(made.path.join("inner")).unwrap().count(), 0);
+    assert_eq!(site.git(&made.path, &["status", "--porcelain"]), "");
+    assert_eq!(site.diff(1).files, []);
+    put(&made.path, "one.dos", "a\r\nc\r\n");
+    assert!(site.diff(1).diff.contains("-b\n+c\n"), "{}", site.diff(1).diff);
+    site.git(&made.path, &["checkout", "--", "one.dos"]);
+    remove(site.place(1), Keep::Uncommitted).unwrap();
+}
+
+#[test]
+fn a_repository_of_another_account_is_refused() {
+    let site = Site::new();
+    // Only a privileged account can give a folder away.
+    if std::os::unix::fs::chown(&site.root, Some(54_321), None).is_err() {
+        return;
+    }
+    assert!(matches!(ensure(site.place(1), None), Err(Refusal::NotOwned(_))));
+}
+
+#[test]
 fn makers_at_once_get_the_same_worktree() {
     let site = Site::new();
     let barrier = Barrier::new(8);
