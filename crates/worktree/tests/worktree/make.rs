@@ -583,6 +583,8 @@ mod heavy {
             let mut maker = Command::new(std::env::current_exe().unwrap())
                 .args(["--ignored", "--exact", "make::heavy::make_and_be_killed"])
                 .env(SITE, site.top())
+                // What a killed maker leaves of its view goes with the site.
+                .env("TMPDIR", site.top().join("home"))
                 .stdout(std::process::Stdio::null())
                 .stderr(std::process::Stdio::null())
                 .spawn()
