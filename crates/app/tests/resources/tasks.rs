@@ -275,7 +275,6 @@ fn a_task_never_loses_its_policy_whatever_writes() {
     });
 }
 
-// spec: ASK-010
 #[test]
 fn closing_a_task_cancels_its_queued_runs_and_withdraws_what_its_agents_asked() {
     on_both(|muster| async move {
