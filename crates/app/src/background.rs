@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::{App, accounts, drafts, notices};
+use crate::{App, access, accounts, drafts, notices};
 
 /// How often the sweep looks for leases that lapsed, drafts that expired, notices that are old and failed sign-ins to write down.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -64,6 +64,9 @@ pub fn start_sweep(app: &App) {
             accounts::tell_due(&app, false).await;
             if let Err(fault) = drafts::sweep(&app).await {
                 tracing::warn!(error = %fault.chain(), "the sweep of drafts failed; it runs again");
+            }
+            if let Err(fault) = access::sweep(&app).await {
+                tracing::warn!(error = %fault.chain(), "the sweep of asks failed; it runs again");
             }
             if let Err(fault) = notices::sweep(&app).await {
                 tracing::warn!(error = %fault.chain(), "the sweep of notices failed; it runs again");

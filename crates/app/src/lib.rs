@@ -2,10 +2,12 @@
 //!
 //! Slices and what each may call: `audit` and `notices` call nobody; `accounts` and `plugins` call `audit`;
 //! `drafts` calls `accounts`, `audit`, `chief`, `notices`, `plugins`; `chief` calls `audit`, `plugins`, `messages`; `messages` calls `audit`, `plugins`.
+//! `resources` calls nobody; `settings` calls `audit`; `policies` calls `audit`, `resources`; `access` calls `accounts`, `audit`, `policies`, `resources`, `settings`.
 //! `seal` calls nobody; `hosts` calls `audit`; `integrations` and `databases` call `audit`, `seal`; `projects` calls `audit`, `integrations`;
 //! `tasks` calls `audit`, `projects`.
 //! A slice calls another's operations and names its types, never its statements or its state rules.
 
+pub mod access;
 pub mod accounts;
 pub mod audit;
 pub mod background;
@@ -18,8 +20,11 @@ pub mod messages;
 mod named;
 pub mod notices;
 pub mod plugins;
+pub mod policies;
 pub mod projects;
+pub mod resources;
 pub mod seal;
+pub mod settings;
 pub mod tasks;
 
 use std::path::PathBuf;
@@ -71,6 +76,7 @@ pub struct App {
     pub(crate) password_gate: Arc<tokio::sync::Semaphore>,
     pub(crate) failed: Arc<accounts::Failed>,
     pub(crate) refusals: drafts::Refusals,
+    pub(crate) process: access::Process,
     /// Work that outlives a request: deliveries and sweeps.
     pub tasks: background::Tasks,
 }
@@ -87,6 +93,7 @@ impl App {
             chiefs: chief::Chiefs::default(),
             known_plugins: plugins::Known::default(),
             refusals: drafts::Refusals::default(),
+            process: access::Process::default(),
             // Argon2id takes 19 MiB a time; two at once keep a burst of sign-ins from taking the machine.
             password_gate: Arc::new(tokio::sync::Semaphore::new(2)),
             failed: Arc::default(),
@@ -106,6 +113,7 @@ impl App {
 /// Every statement muster runs on its own database, by slice: what the catalogue and leak tests walk.
 pub fn statements() -> Vec<(&'static str, &'static [&'static Sql])> {
     vec![
+        ("access", access::STATEMENTS),
         ("accounts", accounts::STATEMENTS),
         ("audit", audit::STATEMENTS),
         ("notices", notices::STATEMENTS),
@@ -113,6 +121,9 @@ pub fn statements() -> Vec<(&'static str, &'static [&'static Sql])> {
         ("messages", messages::STATEMENTS),
         ("chief", chief::STATEMENTS),
         ("drafts", drafts::STATEMENTS),
+        ("policies", policies::STATEMENTS),
+        ("resources", resources::STATEMENTS),
+        ("settings", settings::STATEMENTS),
         ("seal", seal::STATEMENTS),
         ("integrations", integrations::STATEMENTS),
         ("projects", projects::STATEMENTS),

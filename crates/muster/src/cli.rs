@@ -1,9 +1,11 @@
 //! The command line as it is spelled. Never does anything.
 
+mod access;
 mod resources;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use access::{Asks, LayerArgs, Policy, Setting};
 pub(crate) use resources::{Db, DbAdd, ForgeKind, Host, Integration, Project, Task, TaskStatus};
 
 /// A self-hosted control plane for your fleet of AI coding agents.
@@ -110,10 +112,25 @@ pub(crate) enum Command {
     /// Messages that the chief may or may not have read
     #[command(subcommand, after_help = "Example: muster plugins retry 42")]
     Plugins(Plugins),
+    /// Policies: what agents may do, in layers that only narrow
+    #[command(
+        subcommand,
+        after_help = "Example: muster policy grant careful --layer task db_read db_connection:staging allow\nControls cover access through muster: an agent with a shell of its own is outside of them. A worktree or a profile narrows what is near; neither confines a process."
+    )]
+    Policy(Policy),
+    /// Calls that wait for your word
+    #[command(subcommand, after_help = "Example: muster asks approve 12")]
+    Asks(Asks),
+    /// What you chose for asks and databases
+    #[command(
+        subcommand,
+        after_help = "Example: muster setting set asks.require_when_closed true"
+    )]
+    Setting(Setting),
     /// The audit log
     #[command(
         subcommand,
-        after_help = "Example: muster audit list --event plugin.draft.approved"
+        after_help = "Example: muster audit list --event plugin.draft.approved\nExample: muster audit verify"
     )]
     Audit(Audit),
     /// Settings: what is in force, and what there is
@@ -640,6 +657,18 @@ pub(crate) enum Audit {
         /// Only this event
         #[arg(long, value_name = "EVENT")]
         event: Option<String>,
+        /// Only calls of this agent: its token's id, or its label
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<String>,
+        /// Only calls of agents on this task
+        #[arg(long, value_name = "TASK")]
+        task: Option<String>,
+        /// Only calls of this tool
+        #[arg(long, value_name = "TOOL")]
+        tool: Option<String>,
+        /// Only calls with this outcome, such as auto_allowed_app_closed
+        #[arg(long, value_name = "OUTCOME")]
+        outcome: Option<String>,
         /// Only at or after this moment, RFC 3339
         #[arg(long, value_name = "TIME")]
         since: Option<String>,
@@ -649,6 +678,12 @@ pub(crate) enum Audit {
         /// Only the newest N
         #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(i64).range(1..=100_000))]
         limit: i64,
+    },
+    /// Go along the log: exit 1 when a row was changed, removed or put in
+    #[command(after_help = "Example: muster audit verify --json")]
+    Verify {
+        #[command(flatten)]
+        owner: OwnerArg,
     },
 }
 

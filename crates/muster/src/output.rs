@@ -47,6 +47,11 @@ impl Failure {
         }
     }
 
+    /// Whether the words were wrong: exit code 2.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.usage
+    }
+
     /// The same with a further field in the error document.
     #[must_use]
     pub(crate) fn with(mut self, field: &'static str, value: Value) -> Self {
@@ -102,6 +107,14 @@ pub(crate) fn document(value: &Value) -> Result<(), Failure> {
     serde_json::to_writer_pretty(&mut out, value).map_err(|e| Failure::refused("io", e.to_string()))?;
     out.write_all(b"\n")?;
     Ok(())
+}
+
+/// Prints one JSON document on a line of its own, at once.
+pub(crate) fn json_line(value: &Value) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, value).map_err(|e| Failure::refused("io", e.to_string()))?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
 }
 
 /// Prints a document of muster's own as it is.

@@ -29,7 +29,7 @@ pub struct HeldLock {
 }
 
 enum Held {
-    File { _file: File },
+    File { _file: File, path: PathBuf },
     Postgres { conn: PgConnection },
 }
 
@@ -57,15 +57,16 @@ fn take_file(folder: &std::path::Path, class: &'static str, id: i64) -> Result<O
         Fault::new(io_kind(&e), format!("the lock {class}-{id} could not be taken")).because(e)
     };
     std::fs::create_dir_all(folder).map_err(failed)?;
+    let path = folder.join(format!("{class}-{id}.lock"));
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
-        .open(folder.join(format!("{class}-{id}.lock")))
+        .open(&path)
         .map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(HeldLock {
-            held: Held::File { _file: file },
+            held: Held::File { _file: file, path },
         })),
         Err(std::fs::TryLockError::WouldBlock) => Ok(None),
         Err(std::fs::TryLockError::Error(e)) => Err(failed(e)),
@@ -115,7 +116,7 @@ impl HeldLock {
     /// Gives the lock back before it answers. Merely dropping it on Postgres gives it back once the server sees the connection end.
     pub async fn release(self) {
         match self.held {
-            Held::File { _file } => drop(_file),
+            Held::File { _file, .. } => drop(_file),
             Held::Postgres { mut conn } => {
                 let unlocked = sqlx::query("SELECT pg_advisory_unlock_all()")
                     .execute(&mut conn)
@@ -129,6 +130,16 @@ impl HeldLock {
                 }
             }
         }
+    }
+
+    /// Gives back a lock that nobody will ever ask for again: its file goes, too. With another lock this would let two hold it at once.
+    pub async fn retire(self) {
+        if let Held::File { path, .. } = &self.held
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::debug!(error = %error, "the file of a lock was gone already");
+        }
+        self.release().await;
     }
 
     /// Whether the lock is still ours: a connection to Postgres that broke has given it back.

@@ -13,6 +13,8 @@ pub enum Topic {
     Plugin(PluginId),
     /// Something an owner's pages show.
     Owner(OwnerId),
+    /// An ask of an owner's was decided, or one ended otherwise.
+    Asks(OwnerId),
 }
 
 impl Topic {
@@ -20,6 +22,7 @@ impl Topic {
         match self {
             Topic::Plugin(id) => format!("p{id}"),
             Topic::Owner(id) => format!("o{id}"),
+            Topic::Asks(id) => format!("a{id}"),
         }
     }
 
@@ -28,6 +31,7 @@ impl Topic {
         match kind {
             "p" => id.parse().ok().map(Topic::Plugin),
             "o" => id.parse().ok().map(Topic::Owner),
+            "a" => id.parse().ok().map(Topic::Asks),
             _ => None,
         }
     }

@@ -2,10 +2,13 @@
 
 use muster_core::Fault;
 use muster_core::clock::Time;
-use muster_core::ids::{AuditId, OwnerId};
-use muster_store::{Db, Tx};
-use serde_json::Value;
+use muster_core::ids::{
+    AskId, AuditId, HostId, IntegrationId, OwnerId, PolicyId, ProjectId, TaskId, TokenId,
+};
+use muster_store::{Bind as _, Db, Tx, Value};
+use serde_json::Value as Json;
 
+use super::chain::Link;
 use super::sql;
 
 /// What happened, in the texts' own names.
@@ -18,7 +21,7 @@ pub struct Event {
     /// What it happened to.
     pub subject: Subject,
     /// Further facts; never a secret, never outside text.
-    pub data: Value,
+    pub data: Json,
 }
 
 /// What an event happened to.
@@ -38,14 +41,20 @@ pub enum Subject {
     Passkey(muster_core::ids::PasskeyId),
     /// The owner's account.
     Owner(OwnerId),
+    /// A policy.
+    Policy(PolicyId),
+    /// An ask.
+    Ask(AskId),
+    /// A setting, by its key.
+    Setting(&'static str),
     /// A project.
-    Project(muster_core::ids::ProjectId),
-    /// A task, its worktree and its runs.
-    Task(muster_core::ids::TaskId),
+    Project(ProjectId),
+    /// A task.
+    Task(TaskId),
     /// A host.
-    Host(muster_core::ids::HostId),
+    Host(HostId),
     /// An integration.
-    Integration(muster_core::ids::IntegrationId),
+    Integration(IntegrationId),
     /// A database connection.
     Connection(muster_core::ids::ConnectionId),
 }
@@ -60,6 +69,9 @@ impl std::fmt::Display for Subject {
             Subject::Chief(id) => write!(f, "chief:{id}"),
             Subject::Passkey(id) => write!(f, "passkey:{id}"),
             Subject::Owner(id) => write!(f, "owner:{id}"),
+            Subject::Policy(id) => write!(f, "policy:{id}"),
+            Subject::Ask(id) => write!(f, "ask:{id}"),
+            Subject::Setting(key) => write!(f, "setting:{key}"),
             Subject::Project(id) => write!(f, "project:{id}"),
             Subject::Task(id) => write!(f, "task:{id}"),
             Subject::Host(id) => write!(f, "host:{id}"),
@@ -67,6 +79,21 @@ impl std::fmt::Display for Subject {
             Subject::Connection(id) => write!(f, "db_connection:{id}"),
         }
     }
+}
+
+/// One tool call of an agent's, as it was decided.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The token that the agent called with.
+    pub agent: TokenId,
+    /// The task the agent works on.
+    pub task: Option<TaskId>,
+    /// The tool.
+    pub tool: String,
+    /// What became of the call.
+    pub outcome: &'static str,
+    /// Pairs, policy, ask, decider and the names as they were then; never an argument's text.
+    pub data: Json,
 }
 
 /// A stored row.
@@ -83,14 +110,32 @@ pub struct Entry {
     /// To what.
     pub subject: String,
     /// Further facts.
-    pub data: Value,
+    pub data: Json,
+    /// For a call: the id of the agent's token.
+    pub agent: Option<String>,
+    /// For a call: the id of the agent's task.
+    pub task: Option<String>,
+    /// For a call: the tool.
+    pub tool: Option<String>,
+    /// For a call: what became of it.
+    pub outcome: Option<String>,
+    /// The row's link in the chain; empty for rows from before there was one.
+    pub hash: String,
 }
 
-/// Which rows to read.
+/// Which rows to read. An empty text stands for any.
 #[derive(Debug, Clone)]
 pub struct Filter {
-    /// Only this event; empty for all.
+    /// Only this event.
     pub event: String,
+    /// Only calls of this agent: the id of its token, or its label.
+    pub agent: String,
+    /// Only calls of agents on this task, by its id.
+    pub task: String,
+    /// Only calls of this tool.
+    pub tool: String,
+    /// Only calls with this outcome.
+    pub outcome: String,
     /// Only rows at or after this moment.
     pub since: Time,
     /// Only rows before this moment.
@@ -101,10 +146,22 @@ pub struct Filter {
     pub limit: i64,
 }
 
+impl Filter {
+    fn is_about_calls(&self) -> bool {
+        [&self.agent, &self.task, &self.tool, &self.outcome]
+            .iter()
+            .any(|text| !text.is_empty())
+    }
+}
+
 impl Default for Filter {
     fn default() -> Self {
         Self {
             event: String::new(),
+            agent: String::new(),
+            task: String::new(),
+            tool: String::new(),
+            outcome: String::new(),
             since: Time::from_micros(0),
             until: Time::from_micros(i64::MAX),
             before: i64::MAX,
@@ -113,53 +170,140 @@ impl Default for Filter {
     }
 }
 
+/// What is stored of a row, the chain aside.
+struct New {
+    at: Time,
+    actor: String,
+    event: &'static str,
+    subject: String,
+    data: String,
+    agent: Option<String>,
+    task: Option<String>,
+    tool: Option<String>,
+    outcome: Option<&'static str>,
+}
+
+impl New {
+    fn of(now: Time, event: Event) -> Self {
+        Self {
+            at: now,
+            actor: event.actor,
+            event: event.name,
+            subject: event.subject.to_string(),
+            data: event.data.to_string(),
+            agent: None,
+            task: None,
+            tool: None,
+            outcome: None,
+        }
+    }
+
+    /// The arguments that follow the owner, the link to the row before among them.
+    fn linked(self, owner: OwnerId, before: &str) -> Vec<Value> {
+        let hash = Link {
+            owner,
+            at: self.at.micros(),
+            actor: &self.actor,
+            event: self.event,
+            subject: &self.subject,
+            data: &self.data,
+            agent: self.agent.as_deref(),
+            task: self.task.as_deref(),
+            tool: self.tool.as_deref(),
+            outcome: self.outcome,
+        }
+        .after(before);
+        vec![
+            self.at.value(),
+            self.actor.value(),
+            self.event.value(),
+            self.subject.value(),
+            self.data.value(),
+            self.agent.value(),
+            self.task.value(),
+            self.tool.value(),
+            self.outcome.value(),
+            hash.value(),
+        ]
+    }
+}
+
+async fn store(tx: &mut Tx, new: New) -> Result<i64, Fault> {
+    let owner = tx
+        .owner()
+        .ok_or_else(|| Fault::other("an owner's audit row was written across owners"))?;
+    let (before,): (String,) = tx.one(&sql::HEAD, ()).await?;
+    tx.number(&sql::INSERT, new.linked(owner, &before)).await
+}
+
 /// Writes one row in the transaction of the act itself, so that neither exists without the other.
 ///
 /// # Errors
 /// A fault; the act must then fail too.
 pub async fn record(tx: &mut Tx, now: Time, event: Event) -> Result<(), Fault> {
-    tx.run(
-        &sql::INSERT,
-        (
-            now,
-            event.actor,
-            event.name,
-            event.subject.to_string(),
-            event.data.to_string(),
-        ),
-    )
-    .await
-    .map(|_| ())
+    store(tx, New::of(now, event)).await.map(|_| ())
 }
 
-/// The same in a transaction across owners: for an act that makes the owner whose row it is.
+/// Writes the row of a tool call. It must be stored before the call has any effect.
+///
+/// # Errors
+/// A fault; the call must then be refused.
+pub async fn record_call(tx: &mut Tx, now: Time, call: Call) -> Result<AuditId, Fault> {
+    let new = New {
+        at: now,
+        actor: format!("agent:{}", call.agent),
+        event: "call",
+        subject: Subject::Token(call.agent).to_string(),
+        data: call.data.to_string(),
+        agent: Some(call.agent.to_string()),
+        task: call.task.map(|task| task.to_string()),
+        tool: Some(call.tool),
+        outcome: Some(call.outcome),
+    };
+    store(tx, new).await.map(AuditId::new)
+}
+
+/// As [`record`], in a transaction across owners: for an act that makes the owner whose row it is.
 ///
 /// # Errors
 /// A fault; the act must then fail too.
 pub async fn record_for(tx: &mut Tx, owner: OwnerId, now: Time, event: Event) -> Result<(), Fault> {
-    tx.run(
-        &sql::INSERT_FOR,
-        (
-            owner,
-            now,
-            event.actor,
-            event.name,
-            event.subject.to_string(),
-            event.data.to_string(),
-        ),
-    )
-    .await
-    .map(|_| ())
+    let (before,): (String,) = tx.one(&sql::HEAD_FOR, (owner,)).await?;
+    let mut values = vec![owner.value()];
+    values.extend(New::of(now, event).linked(owner, &before));
+    tx.number(&sql::INSERT_FOR, values).await.map(|_| ())
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
-    id: i64,
+pub(super) struct Row {
+    pub(super) id: i64,
     at: i64,
     actor: String,
     event: String,
     subject: String,
     data: String,
+    agent: Option<String>,
+    task: Option<String>,
+    tool: Option<String>,
+    outcome: Option<String>,
+    pub(super) hash: String,
+}
+
+impl Row {
+    pub(super) fn link(&self, owner: OwnerId) -> Link<'_> {
+        Link {
+            owner,
+            at: self.at,
+            actor: &self.actor,
+            event: &self.event,
+            subject: &self.subject,
+            data: &self.data,
+            agent: self.agent.as_deref(),
+            task: self.task.as_deref(),
+            tool: self.tool.as_deref(),
+            outcome: self.outcome.as_deref(),
+        }
+    }
 }
 
 /// An owner's rows, newest first.
@@ -170,17 +314,35 @@ pub async fn list(db: &Db, owner: OwnerId, filter: Filter) -> Result<Vec<Entry>,
     let rows: Vec<Row> = db
         .read(owner, move |tx| {
             Box::pin(async move {
-                tx.all(
-                    &sql::NEWEST,
-                    (
-                        filter.before,
-                        filter.since,
-                        filter.until,
-                        filter.event,
-                        filter.limit,
-                    ),
-                )
-                .await
+                if filter.is_about_calls() {
+                    tx.all(
+                        &sql::NEWEST_CALLS,
+                        (
+                            filter.before,
+                            filter.since,
+                            filter.until,
+                            filter.event,
+                            filter.agent,
+                            filter.task,
+                            filter.tool,
+                            filter.outcome,
+                            filter.limit,
+                        ),
+                    )
+                    .await
+                } else {
+                    tx.all(
+                        &sql::NEWEST,
+                        (
+                            filter.before,
+                            filter.since,
+                            filter.until,
+                            filter.event,
+                            filter.limit,
+                        ),
+                    )
+                    .await
+                }
             })
         })
         .await?;
@@ -195,6 +357,11 @@ pub async fn list(db: &Db, owner: OwnerId, filter: Filter) -> Result<Vec<Entry>,
                 event: row.event,
                 subject: row.subject,
                 data,
+                agent: row.agent,
+                task: row.task,
+                tool: row.tool,
+                outcome: row.outcome,
+                hash: row.hash,
             })
         })
         .collect()

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::state::{self, Mover, Step};
 use super::{By, Task, TaskError, TaskStatus, list, sql};
+use crate::access;
 use crate::audit::{self, Event, Subject};
 use crate::{App, RESOURCES};
 
@@ -93,12 +94,7 @@ async fn set(
 /// Ends what waits for a task that is closed; what that was, for the audit row.
 async fn ended(tx: &mut Tx, task: TaskId, now: Time) -> Result<Value, Fault> {
     let runs: Vec<(i64,)> = tx.all(&sql::CANCEL_RUNS, (task, now)).await?;
-    let asks = withdraw_asks_of_closed_task(tx, task, now).await?;
+    let asks = access::task_closed(tx, task, now).await?;
     let runs: Vec<String> = runs.iter().map(|(id,)| id.to_string()).collect();
     Ok(json!({"cancelled_runs": runs, "withdrawn_asks": asks}))
-}
-
-/// Nobody answers what a closed task's agent asked; how many that were.
-async fn withdraw_asks_of_closed_task(tx: &mut Tx, task: TaskId, now: Time) -> Result<u64, Fault> {
-    tx.run(&sql::WITHDRAW_ASKS, (task, now)).await
 }

@@ -64,10 +64,6 @@ pub(super) static CANCEL_RUNS: Sql = owned(
     "tasks.cancel_runs",
     "UPDATE runs SET state = 'cancelled', policy_id = NULL, ended_at = $3 WHERE owner_id = $1 AND task_id = $2 AND state = 'queued' RETURNING id",
 );
-pub(super) static WITHDRAW_ASKS: Sql = owned(
-    "tasks.withdraw_asks",
-    "UPDATE asks SET state = 'withdrawn', decided_at = $3 WHERE owner_id = $1 AND task_id = $2 AND state = 'parked'",
-);
 pub(super) static INSERT_RUN: Sql = owned(
     "tasks.insert_run",
     "INSERT INTO runs (owner_id, task_id, policy_id, host_id, profile, prompt, state, created_by, created_at) SELECT $1, t.id, t.policy_id, $3, $4, $5, 'queued', $6, $7 FROM tasks t WHERE t.owner_id = $1 AND t.id = $2 AND t.status <> 'closed' RETURNING id",
@@ -102,7 +98,6 @@ pub static STATEMENTS: &[&Sql] = &[
     &STANDS,
     &SET_STATUS,
     &CANCEL_RUNS,
-    &WITHDRAW_ASKS,
     &INSERT_RUN,
     &CANCEL_RUN,
     &RUN,

@@ -1,5 +1,6 @@
 //! One file a command. Never a rule: each calls the app or a running server and prints.
 
+mod asks;
 mod audit;
 pub(crate) mod bus;
 mod chat;
@@ -14,8 +15,10 @@ mod integration;
 mod man;
 mod owner;
 mod plugins;
+mod policy;
 mod project;
 pub(crate) mod serve;
+mod setting;
 mod shown;
 mod task;
 mod token;
@@ -83,6 +86,9 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Connector(command) => connector::run(&config, command, json).await,
         Command::Chief(command) => chief::run(&config, command, json).await,
         Command::Plugins(command) => plugins::run(&config, command, json).await,
+        Command::Policy(command) => policy::run(&config, command, json).await,
+        Command::Asks(command) => asks::run(&config, command, json).await,
+        Command::Setting(command) => setting::run(&config, command, json).await,
         Command::Audit(command) => audit::run(&config, command, json).await,
         Command::Config(_) => config::show(&config, json),
         Command::Doctor => doctor::run(&config, json).await,

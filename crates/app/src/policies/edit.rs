@@ -1,0 +1,629 @@
+//! The acts on policies. Never edits a policy without raising its revision and leaving an audit row in the same transaction.
+
+use muster_core::Fault;
+use muster_core::clock::Time;
+use muster_core::ids::{OwnerId, PolicyId, ProjectId, TaskId};
+use muster_policy::{Action, Effect, Grant, Layer, LayerName, Preset, Scope, may_author};
+use muster_store::{Topic, Tx};
+use serde_json::{Value, json};
+
+use super::load::{self, Chosen, Found, Subjects};
+use super::view::{self, Dependents};
+use super::{PolicyError, sql};
+use crate::App;
+use crate::audit::{self, Event, Subject};
+use crate::resources::{self, Resources};
+
+/// Which layer of which policy is edited.
+#[derive(Debug, Clone, Copy)]
+pub struct Edit {
+    /// The policy.
+    pub policy: PolicyId,
+    /// Its layer.
+    pub layer: LayerName,
+    /// The revision that the edit was meant for; `None` edits whatever is there.
+    pub revision: Option<i64>,
+}
+
+/// What a preset does where several things resolve through the task layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenShared {
+    /// Refuse: a script must not re-scope every task on a shared policy by accident.
+    Refuse,
+    /// Write to the shared policy all the same.
+    Write,
+    /// Give this task a fork of its own and leave the shared policy as it is.
+    Fork(TaskId),
+}
+
+/// What [`apply_preset`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// The named policy was edited.
+    InPlace,
+    /// A fork was made for the task, and the task repointed to it.
+    Forked(PolicyId),
+}
+
+/// A fork just made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forked {
+    /// The child.
+    pub id: PolicyId,
+}
+
+fn owner_event(name: &'static str, policy: PolicyId, data: Value) -> Event {
+    Event {
+        name,
+        actor: "owner".to_owned(),
+        subject: Subject::Policy(policy),
+        data,
+    }
+}
+
+/// Names as the row of an act shows them: this policy after the act.
+fn about(found: &Found, revision: i64, more: Value) -> Value {
+    let mut data = json!({"policy": {"id": found.id.to_string(), "name": found.name, "revision": revision}});
+    if let (Some(data), Value::Object(more)) = (data.as_object_mut(), more) {
+        data.extend(more);
+    }
+    data
+}
+
+/// Opens a policy for an edit of one of its layers.
+async fn open(tx: &mut Tx, edit: Edit) -> Result<Found, PolicyError> {
+    let found = load::for_edit(tx, edit.policy).await?;
+    if let Some(given) = edit.revision
+        && given != found.revision
+    {
+        return Err(PolicyError::StaleRevision {
+            given,
+            current: found.revision,
+        });
+    }
+    may_author(found.parent.is_some(), edit.layer)?;
+    Ok(found)
+}
+
+async fn finish(
+    tx: &mut Tx,
+    now: Time,
+    found: &Found,
+    event: &'static str,
+    more: Value,
+) -> Result<(), PolicyError> {
+    let revision = tx.number(&sql::EDITED, (found.id, now)).await?;
+    audit::record(
+        tx,
+        now,
+        owner_event(event, found.id, about(found, revision, more)),
+    )
+    .await?;
+    wake(tx);
+    Ok(())
+}
+
+fn wake(tx: &mut Tx) {
+    if let Some(owner) = tx.owner() {
+        tx.wake(Topic::Owner(owner));
+    }
+}
+
+async fn author(tx: &mut Tx, policy: PolicyId, layer: LayerName, now: Time) -> Result<i64, Fault> {
+    match load::own_layer(tx, policy, layer).await? {
+        Some(id) => Ok(id),
+        None => tx.number(&sql::AUTHOR, (policy, layer.as_str(), now)).await,
+    }
+}
+
+async fn put(tx: &mut Tx, layer: i64, grant: &Grant) -> Result<(), Fault> {
+    let (kind, scope) = columns(&grant.scope);
+    tx.run(
+        &sql::GRANT,
+        (layer, grant.action.as_str(), kind, scope, grant.effect.as_str()),
+    )
+    .await
+    .map(|_| ())
+}
+
+fn columns(scope: &Scope) -> (&'static str, String) {
+    let id = scope.resource().map(|resource| resource.id().to_owned());
+    (scope.kind_word(), id.unwrap_or_default())
+}
+
+/// Puts `layer` in the place of the policy's own layer, whatever it held.
+pub(super) async fn replace(
+    tx: &mut Tx,
+    policy: PolicyId,
+    name: LayerName,
+    layer: &Layer,
+    now: Time,
+) -> Result<(), Fault> {
+    let id = author(tx, policy, name, now).await?;
+    tx.run(&sql::EMPTY, (id,)).await?;
+    for grant in layer.grants() {
+        put(tx, id, grant).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn clear(tx: &mut Tx, policy: PolicyId, name: LayerName) -> Result<(), Fault> {
+    if let Some(id) = load::own_layer(tx, policy, name).await? {
+        tx.run(&sql::EMPTY, (id,)).await?;
+        tx.run(&sql::CLEAR, (id,)).await?;
+    }
+    Ok(())
+}
+
+/// Whether a text has the shape of a name of a policy.
+///
+/// # Errors
+/// [`PolicyError::Name`].
+pub(super) fn name_of(text: &str) -> Result<String, PolicyError> {
+    let first = text.bytes().next();
+    let valid = (1..=64).contains(&text.len())
+        && first.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'))
+        && !text.bytes().all(|b| b.is_ascii_digit());
+    match (valid, text) {
+        (true, load::CLOSED) => Err(PolicyError::NameTaken),
+        (true, text) => Ok(text.to_owned()),
+        (false, _) => Err(PolicyError::Name),
+    }
+}
+
+/// The unique name, as each engine names what refused a second one.
+pub(super) fn name_taken(fault: Fault) -> PolicyError {
+    match fault.constraint() {
+        Some("policies_name" | "policies.owner_id, policies.name") => PolicyError::NameTaken,
+        _ => PolicyError::Fault(fault),
+    }
+}
+
+/// Makes a policy with no layers, which grants nothing yet.
+///
+/// # Errors
+/// [`PolicyError::Name`] or [`PolicyError::NameTaken`].
+pub async fn create(app: &App, owner: OwnerId, name: &str) -> Result<PolicyId, PolicyError> {
+    let (name, now) = (name_of(name)?, app.clock.now());
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let none = None::<PolicyId>;
+                let id = tx
+                    .number(&sql::INSERT, (name.as_str(), none, none, now))
+                    .await
+                    .map_err(name_taken)?;
+                let id = PolicyId::new(id);
+                let found = load::by_id(tx, id).await?;
+                audit::record(
+                    tx,
+                    now,
+                    owner_event("policy.create", id, about(&found, 1, json!({}))),
+                )
+                .await?;
+                wake(tx);
+                Ok(id)
+            })
+        })
+        .await
+}
+
+/// A triple as it was typed.
+#[derive(Debug, Clone)]
+struct Words {
+    action: String,
+    scope: String,
+    effect: Option<String>,
+}
+
+/// Reads a scope: `any`, or a kind and an id or a name. A resource that does not exist is refused by name.
+pub(super) fn scope_of(resources: &Resources, text: &str) -> Result<Scope, PolicyError> {
+    let scope: Scope = text.parse()?;
+    let Scope::One(resource) = &scope else {
+        return Ok(scope);
+    };
+    resources
+        .find(resource.kind(), resource.id())
+        .map(|target| Scope::One(target.resource().clone()))
+        .ok_or_else(|| PolicyError::NoSuchResource(resource.to_string()))
+}
+
+/// Stores a triple; the same action and scope again replaces the effect. The layer becomes authored by it.
+///
+/// # Errors
+/// [`PolicyError`].
+pub async fn grant(
+    app: &App,
+    owner: OwnerId,
+    edit: Edit,
+    action: &str,
+    scope: &str,
+    effect: &str,
+) -> Result<(), PolicyError> {
+    let words = Words {
+        action: action.to_owned(),
+        scope: scope.to_owned(),
+        effect: Some(effect.to_owned()),
+    };
+    let now = app.clock.now();
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let action: Action = words.action.parse()?;
+                let effect: Effect = words.effect.as_deref().unwrap_or_default().parse()?;
+                check_kind(action, &words.scope)?;
+                let found = open(tx, edit).await?;
+                let resources = resources::all(tx).await?;
+                let scope = scope_of(&resources, &words.scope)?;
+                let grant = Grant {
+                    action,
+                    scope,
+                    effect,
+                };
+                grant.check()?;
+                let before = load::in_force(tx, edit.policy).await?;
+                // For its bound on the number of grants.
+                before.layer(edit.layer).with(grant.clone())?;
+                let layer = author(tx, edit.policy, edit.layer, now).await?;
+                put(tx, layer, &grant).await?;
+                let more = json!({"layer": edit.layer.as_str(), "action": action.as_str(), "scope": resources.scope(&grant.scope), "effect": effect.as_str()});
+                finish(tx, now, &found, "policy.grant", more).await
+            })
+        })
+        .await
+}
+
+/// Refuses a scope whose kind the action never looks at before anything is looked up.
+fn check_kind(action: Action, scope: &str) -> Result<(), PolicyError> {
+    let scope: Scope = scope.parse()?;
+    let grant = Grant {
+        action,
+        scope,
+        effect: Effect::Deny,
+    };
+    Ok(grant.check()?)
+}
+
+/// Removes a triple. Without its last one the layer is empty and denies everything; it does not become absent.
+///
+/// # Errors
+/// [`PolicyError`].
+pub async fn revoke(
+    app: &App,
+    owner: OwnerId,
+    edit: Edit,
+    action: &str,
+    scope: &str,
+) -> Result<(), PolicyError> {
+    let words = Words {
+        action: action.to_owned(),
+        scope: scope.to_owned(),
+        effect: None,
+    };
+    let now = app.clock.now();
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let action: Action = words.action.parse()?;
+                check_kind(action, &words.scope)?;
+                let found = open(tx, edit).await?;
+                let resources = resources::all(tx).await?;
+                let before = load::in_force(tx, edit.policy).await?;
+                let layer = before.layer(edit.layer);
+                let scope = scope_of_a_grant(&resources, layer, action, &words.scope)?;
+                layer.without(action, &scope)?;
+                let id = author(tx, edit.policy, edit.layer, now).await?;
+                let (kind, column) = columns(&scope);
+                tx.run(&sql::REVOKE, (id, action.as_str(), kind, column)).await?;
+                let more = json!({"layer": edit.layer.as_str(), "action": action.as_str(), "scope": resources.scope(&scope)});
+                finish(tx, now, &found, "policy.revoke", more).await
+            })
+        })
+        .await
+}
+
+/// The scope that a word names among the grants there are: also of a resource that is gone, by its id or its last name.
+fn scope_of_a_grant(
+    resources: &Resources,
+    layer: &Layer,
+    action: Action,
+    text: &str,
+) -> Result<Scope, PolicyError> {
+    let typed: Scope = text.parse()?;
+    if let Ok(scope) = scope_of(resources, text) {
+        return Ok(scope);
+    }
+    let Scope::One(typed_resource) = &typed else {
+        return Ok(typed);
+    };
+    let held = layer.grants().iter().find(|grant| {
+        grant.action == action
+            && grant.scope.resource().is_some_and(|resource| {
+                resource == typed_resource
+                    || (resource.kind() == typed_resource.kind()
+                        && resources.named(resource).name.as_deref() == Some(typed_resource.id()))
+            })
+    });
+    Ok(held.map_or(typed, |grant| grant.scope.clone()))
+}
+
+/// Makes a layer absent: it inherits from now on. Another act than [`save_empty`], which means the opposite.
+///
+/// # Errors
+/// [`PolicyError`].
+pub async fn clear_layer(app: &App, owner: OwnerId, edit: Edit) -> Result<(), PolicyError> {
+    let now = app.clock.now();
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let found = open(tx, edit).await?;
+                clear(tx, edit.policy, edit.layer).await?;
+                let more = json!({"layer": edit.layer.as_str()});
+                finish(tx, now, &found, "policy.clear_layer", more).await
+            })
+        })
+        .await
+}
+
+/// Authors a layer without a grant: it denies everything from now on.
+///
+/// # Errors
+/// [`PolicyError`].
+pub async fn save_empty(app: &App, owner: OwnerId, edit: Edit) -> Result<(), PolicyError> {
+    let now = app.clock.now();
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let found = open(tx, edit).await?;
+                replace(tx, edit.policy, edit.layer, &Layer::empty(), now).await?;
+                let more = json!({"layer": edit.layer.as_str()});
+                finish(tx, now, &found, "policy.save_empty", more).await
+            })
+        })
+        .await
+}
+
+/// Makes a child of a policy with a copy of its task layer as it is now; the upper two are read from the root whenever the child is
+/// resolved. The parent stays as it is, revision included. With a task, that is repointed in the same step.
+///
+/// # Errors
+/// [`PolicyError`].
+pub async fn fork(
+    app: &App,
+    owner: OwnerId,
+    policy: PolicyId,
+    name: &str,
+    task: Option<TaskId>,
+) -> Result<Forked, PolicyError> {
+    let (name, now) = (name_of(name)?, app.clock.now());
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let parent = load::for_edit(tx, policy).await?;
+                let layer = load::in_force(tx, policy).await?.layer(LayerName::Task).clone();
+                let id = child(tx, &parent, &name, &layer, now).await?;
+                if let Some(task) = task {
+                    repoint(tx, task, Some(id), &name, now).await?;
+                }
+                Ok(Forked { id })
+            })
+        })
+        .await
+}
+
+/// Stores a child with this task layer, absent or authored.
+async fn child(
+    tx: &mut Tx,
+    parent: &Found,
+    name: &str,
+    layer: &Layer,
+    now: Time,
+) -> Result<PolicyId, PolicyError> {
+    let root = parent.root.unwrap_or(parent.id);
+    let id = tx
+        .number(&sql::INSERT, (name, Some(parent.id), Some(root), now))
+        .await
+        .map_err(name_taken)?;
+    let id = PolicyId::new(id);
+    if *layer != Layer::absent() {
+        replace(tx, id, LayerName::Task, layer, now).await?;
+    }
+    let found = load::by_id(tx, id).await?;
+    let more = json!({"parent": Subjects::of(parent)});
+    audit::record(tx, now, owner_event("policy.fork", id, about(&found, 1, more))).await?;
+    wake(tx);
+    Ok(id)
+}
+
+async fn repoint(
+    tx: &mut Tx,
+    task: TaskId,
+    policy: Option<PolicyId>,
+    name: &str,
+    now: Time,
+) -> Result<(), PolicyError> {
+    if tx.run(&sql::ATTACH, (task, policy)).await? != 1 {
+        return Err(PolicyError::NoSuchTask);
+    }
+    let id = policy.map_or_else(|| load::CLOSED.to_owned(), |id| id.to_string());
+    let event = Event {
+        name: "policy.attach",
+        actor: "owner".to_owned(),
+        subject: Subject::Task(task),
+        data: json!({"policy": {"id": id, "name": name}}),
+    };
+    audit::record(tx, now, event).await?;
+    wake(tx);
+    Ok(())
+}
+
+/// Puts a task under a policy; it holds for the next call of the task's agents.
+///
+/// # Errors
+/// [`PolicyError`].
+pub async fn attach(app: &App, owner: OwnerId, chosen: Chosen, task: TaskId) -> Result<(), PolicyError> {
+    let now = app.clock.now();
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                match chosen {
+                    Chosen::Closed => repoint(tx, task, None, load::CLOSED, now).await,
+                    Chosen::Own(found) => {
+                        // Held until this is stored: a deletion that began first has taken it, one that comes later finds the task.
+                        let found = load::for_edit(tx, found.id).await?;
+                        repoint(tx, task, Some(found.id), &found.name, now).await
+                    }
+                }
+            })
+        })
+        .await
+}
+
+/// Deletes a policy that nothing resolves through any more. A refusal is audited too.
+///
+/// # Errors
+/// [`PolicyError::InUse`] with what depends on it; every pointer stays whole then.
+pub async fn delete(app: &App, owner: OwnerId, policy: PolicyId) -> Result<(), PolicyError> {
+    let now = app.clock.now();
+    let refused: Option<Dependents> = app
+        .db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let found = load::for_edit(tx, policy).await?;
+                let dependents = view::dependents(tx, policy).await?;
+                if !dependents.is_empty() {
+                    let more = json!({"dependents": dependents});
+                    let data = about(&found, found.revision, more);
+                    audit::record(tx, now, owner_event("policy.delete_refused", policy, data)).await?;
+                    return Ok(Some(dependents));
+                }
+                tx.run(&sql::DELETE_GRANTS, (policy,)).await?;
+                tx.run(&sql::DELETE_LAYERS, (policy,)).await?;
+                // What was attached in between is kept by the foreign keys, and then this fails as a whole.
+                tx.run(&sql::DELETE, (policy,)).await?;
+                let data = about(&found, found.revision, json!({}));
+                audit::record(tx, now, owner_event("policy.delete", policy, data)).await?;
+                wake(tx);
+                Ok::<_, PolicyError>(None)
+            })
+        })
+        .await?;
+    match refused {
+        None => Ok(()),
+        Some(dependents) => Err(PolicyError::InUse(Box::new(dependents))),
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct ProjectRow {
+    id: i64,
+    repo: Option<String>,
+    integration_id: Option<i64>,
+}
+
+async fn expand(tx: &mut Tx, preset: Preset, project: ProjectId) -> Result<(Layer, Resources), PolicyError> {
+    let row: ProjectRow = tx
+        .optional(&sql::PROJECT, (project,))
+        .await?
+        .ok_or(PolicyError::NoSuchProject)?;
+    let resources = resources::all(tx).await?;
+    let integration = row.integration_id.map(|id| id.to_string());
+    let of_project = resources.of_project(&row.id.to_string(), row.repo.as_deref(), integration.as_deref());
+    let layer = preset.expand(&of_project)?;
+    Ok((layer, resources))
+}
+
+/// The grants that a preset would put into a layer, without putting them there.
+///
+/// # Errors
+/// [`PolicyError`].
+pub async fn preview(
+    app: &App,
+    owner: OwnerId,
+    preset: &str,
+    project: ProjectId,
+) -> Result<Vec<view::ShownGrant>, PolicyError> {
+    let preset: Preset = preset.parse()?;
+    app.db
+        .read(owner, move |tx| {
+            Box::pin(async move {
+                let (layer, resources) = expand(tx, preset, project).await?;
+                Ok(layer
+                    .grants()
+                    .iter()
+                    .map(|grant| view::shown_grant(&resources, grant, None))
+                    .collect())
+            })
+        })
+        .await
+}
+
+/// Replaces a whole layer by a preset's grants on the project's real resources; where none fits, by an empty layer.
+///
+/// # Errors
+/// [`PolicyError`]; [`PolicyError::Shared`] for a task layer that several things resolve through, unless `shared` says otherwise.
+pub async fn apply_preset(
+    app: &App,
+    owner: OwnerId,
+    edit: Edit,
+    preset: &str,
+    project: ProjectId,
+    shared: WhenShared,
+) -> Result<Applied, PolicyError> {
+    let preset: Preset = preset.parse()?;
+    let now = app.clock.now();
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                let found = open(tx, edit).await?;
+                let (layer, resources) = expand(tx, preset, project).await?;
+                let grants: Vec<_> = layer
+                    .grants()
+                    .iter()
+                    .map(|grant| view::shown_grant(&resources, grant, None))
+                    .collect();
+                let more = json!({"layer": edit.layer.as_str(), "preset": preset.as_str(), "project": project.to_string(), "grants": grants});
+                let dependents = view::dependents(tx, edit.policy).await?;
+                if edit.layer == LayerName::Task && dependents.count() > 1 {
+                    match shared {
+                        WhenShared::Write => {}
+                        WhenShared::Refuse => return Err(PolicyError::Shared(Box::new(dependents))),
+                        WhenShared::Fork(task) => {
+                            let name = free_name(tx, &found.name, task).await?;
+                            let id = child(tx, &found, &name, &layer, now).await?;
+                            repoint(tx, task, Some(id), &name, now).await?;
+                            let child = load::by_id(tx, id).await?;
+                            let data = about(&child, child.revision, more);
+                            audit::record(tx, now, owner_event("policy.apply_preset", id, data)).await?;
+                            return Ok(Applied::Forked(id));
+                        }
+                    }
+                }
+                replace(tx, edit.policy, edit.layer, &layer, now).await?;
+                finish(tx, now, &found, "policy.apply_preset", more).await?;
+                Ok(Applied::InPlace)
+            })
+        })
+        .await
+}
+
+/// A name for a task's own fork that no policy has yet.
+async fn free_name(tx: &mut Tx, of: &str, task: TaskId) -> Result<String, PolicyError> {
+    let stem: String = of.chars().take(40).collect();
+    for n in 1.. {
+        let name = if n == 1 {
+            format!("{stem}-task-{task}")
+        } else {
+            format!("{stem}-task-{task}-{n}")
+        };
+        match load::find_in(tx, &name).await {
+            Err(PolicyError::NotFound) => return Ok(name),
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+    }
+    Err(PolicyError::NameTaken)
+}

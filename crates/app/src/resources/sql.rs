@@ -1,0 +1,24 @@
+//! The statements that read resources. Never decides.
+
+use muster_store::{Sql, owned};
+
+/// Everything with an id of its own; the project around it where it has one.
+pub(super) static ALL: Sql = owned(
+    "resources.all",
+    "SELECT 'worktree' AS kind, w.id, w.branch AS name, t.project_id AS project, w.removed_at FROM worktrees w JOIN tasks t ON t.owner_id = $1 AND t.id = w.task_id WHERE w.owner_id = $1 \
+     UNION ALL SELECT 'db_connection' AS kind, c.id, c.name, c.project_id AS project, c.removed_at FROM db_connections c WHERE c.owner_id = $1 \
+     UNION ALL SELECT 'project' AS kind, p.id, p.name, NULL AS project, p.removed_at FROM projects p WHERE p.owner_id = $1 \
+     UNION ALL SELECT 'host' AS kind, h.id, h.name, NULL AS project, h.removed_at FROM hosts h WHERE h.owner_id = $1 \
+     UNION ALL SELECT 'integration' AS kind, i.id, i.name, NULL AS project, i.removed_at FROM integrations i WHERE i.owner_id = $1",
+);
+pub(super) static REPOS: Sql = owned(
+    "resources.repos",
+    "SELECT p.repo FROM projects p WHERE p.owner_id = $1 AND p.repo IS NOT NULL AND p.removed_at IS NULL",
+);
+pub(super) static OF_TASK: Sql = owned(
+    "resources.of_task",
+    "SELECT t.project_id, (SELECT w.id FROM worktrees w WHERE w.owner_id = $1 AND w.task_id = t.id AND w.removed_at IS NULL) AS worktree_id FROM tasks t WHERE t.owner_id = $1 AND t.id = $2",
+);
+
+/// All of them.
+pub static STATEMENTS: &[&Sql] = &[&ALL, &REPOS, &OF_TASK];
