@@ -292,6 +292,51 @@ async fn a_task_goes_through_its_life_on_each_engine() {
 }
 
 #[test]
+fn a_tasks_worktree_is_made_and_shown_and_its_path_alone_is_printed() {
+    let place = place();
+    let git = |words: &[&str]| {
+        let done = std::process::Command::new("git")
+            .args(words)
+            .current_dir(root(&place))
+            .env("HOME", place.path("home"))
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{words:?} {done:?}");
+    };
+    place.ok(&["task", "add", "--project", "engine", "--title", "t"]);
+    assert_eq!(refused(&place, &["task", "worktree", "1"])["code"], "worktree");
+    git(&["init", "-q", "-b", "main"]);
+    std::fs::write(place.path("engine").join("file"), "one\n").unwrap();
+    git(&["add", "file"]);
+    git(&[
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+        "commit",
+        "-q",
+        "-m",
+        "one",
+    ]);
+    let printed = place.ok(&["task", "worktree", "1"]);
+    let path = std::path::Path::new(printed.trim_end());
+    assert_eq!(printed.lines().count(), 1);
+    assert_eq!(std::fs::read_to_string(path.join("file")).unwrap(), "one\n");
+    let shown = place.json(&["task", "worktree", "1"]);
+    assert_eq!(
+        shown,
+        json!({"id": "1", "path": path, "branch": "muster/task-1", "base": "main"})
+    );
+    assert_eq!(place.json(&["task", "show", "1"])["worktree"], shown);
+    assert!(
+        place
+            .ok(&["task", "show", "1"])
+            .contains("muster/task-1 from main")
+    );
+    assert_eq!(refused(&place, &["task", "worktree", "9"])["code"], "not_found");
+}
+
+#[test]
 fn a_policy_is_chosen_by_its_id_or_name_and_shown_with_its_revision() {
     let place = place();
     let runtime = tokio::runtime::Runtime::new().unwrap();
