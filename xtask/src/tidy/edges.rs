@@ -17,7 +17,13 @@ const EDGES: [(&str, Ours); 17] = [
     ("crates/tui", Ours::Only(&["muster-core", "muster-bus"])),
     (
         "crates/app",
-        Ours::Only(&["muster-core", "muster-store", "muster-runtime"]),
+        Ours::Only(&[
+            "muster-core",
+            "muster-policy",
+            "muster-runtime",
+            "muster-store",
+            "muster-worktree",
+        ]),
     ),
     (
         "crates/web",
