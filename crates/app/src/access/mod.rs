@@ -8,13 +8,17 @@ mod asks;
 mod gate;
 mod listing;
 mod presence;
+mod prompt;
+mod queue;
 mod sql;
 mod state;
+mod waiting;
 
 pub(crate) use asks::task_closed;
 pub use asks::{Ask, AskError, Decider, approve, list, refuse, show, sweep};
-pub use gate::{Call, Permitted, Refused, ToolPrompt, Unanswered, decide, prompt};
+pub use gate::{Call, Permitted, Refused, decide};
 pub use listing::{Connection, Reachable, Whoami, WhoamiGrant, WhoamiTask, connections, reachable, whoami};
 pub use presence::{Present, Process, Seat, present, somebody_present};
+pub use prompt::{ToolPrompt, Unanswered, prompt};
 pub use sql::STATEMENTS;
 pub use state::{AskState, PARKED_AT_MOST, canonical};

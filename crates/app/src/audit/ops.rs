@@ -243,10 +243,6 @@ async fn store(tx: &mut Tx, new: New) -> Result<(), Fault> {
 ///
 /// # Errors
 /// None here; when the row cannot be stored the transaction fails, and the act with it.
-#[expect(
-    clippy::unused_async,
-    reason = "one way of recording, whatever the transaction does with it"
-)]
 pub async fn record(tx: &mut Tx, now: Time, event: Event) -> Result<(), Fault> {
     let new = New::of(now, event);
     tx.at_the_end(move |tx| Box::pin(store(tx, new)));

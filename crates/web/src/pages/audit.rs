@@ -208,6 +208,11 @@ mod tests {
             event: "plugin.delivered".to_owned(),
             subject: "message:1".to_owned(),
             data,
+            agent: None,
+            task: None,
+            tool: None,
+            outcome: None,
+            hash: String::new(),
         }
     }
 

@@ -1,0 +1,127 @@
+//! Prompts for the tools of plugin packages: on the same queue as permissions. Never runs a tool unasked because nobody was there.
+
+use muster_core::Fault;
+use muster_core::ids::AskId;
+use muster_core::secret::sha256_hex;
+use serde_json::{Value, json};
+
+use super::asks;
+use super::gate::{Facts, Who};
+use super::presence;
+use super::queue::{New, Placed, place};
+use super::sql;
+use super::state::{AskState, Unasked, canonical};
+use super::waiting::{Waiting, until_decided};
+use crate::App;
+use crate::accounts::AgentCaller;
+
+/// A call of a plugin package's tool that its approval rules want asked.
+#[derive(Debug, Clone)]
+pub struct ToolPrompt {
+    /// The tool's registered name.
+    pub tool: String,
+    /// The arguments as the agent gave them; outside text.
+    pub arguments: Value,
+}
+
+/// How a prompt ended that did not end in a yes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unanswered {
+    /// A person said no.
+    ByPerson,
+    /// Nobody answered in time.
+    Expired,
+    /// Nobody can be asked.
+    NobodyToAsk,
+    /// Sixteen wait already.
+    Saturated,
+    /// The call was given up, or something broke.
+    Withdrawn,
+}
+
+/// Asks a person about a plugin tool's call: the same queue, expiry and page as permissions. With nobody to ask it is refused, whatever the
+/// setting says: only a grant of `ask` that somebody authored runs unasked.
+///
+/// # Errors
+/// [`Unanswered`]; the call must not be forwarded.
+pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result<AskId, Unanswered> {
+    let who = Who {
+        owner: caller.owner,
+        token: caller.token,
+        label: caller.label.clone(),
+        task: caller.task,
+    };
+    let broke = |fault: Fault| {
+        tracing::error!(error = %fault.chain(), "a plugin tool's call could not be asked about, so it was refused");
+        Unanswered::Withdrawn
+    };
+    let process = app.process.number(app).await.map_err(broke)?;
+    let seen = presence::look(app, who.owner).await.map_err(broke)?;
+    let arguments = canonical(&tool.arguments).to_string();
+    let key = json!([who.token, tool.tool, arguments]).to_string();
+    let facts = Facts {
+        who: who.clone(),
+        tool: tool.tool,
+        title: None,
+        pairs: json!([]),
+        policy: None,
+    };
+    let new = New {
+        kind: "plugin_tool",
+        parking: sha256_hex(key.as_bytes()),
+        approval: sha256_hex(key.as_bytes()),
+        arguments,
+        pairs: json!([]),
+        unasked: Some(Unasked::Never),
+    };
+    let now = app.clock.now();
+    let placing = facts.clone();
+    let placed = app
+        .db
+        .write_in_turn(who.owner, "asks", who.owner.get(), move |tx| {
+            Box::pin(async move {
+                asks::lapse(tx, now, &seen.gone).await?;
+                let placed = place(tx, now, process, &seen, &placing, &new).await?;
+                if let Placed::Covered { ask, by } = &placed {
+                    placing.record(tx, now, "allowed_by_recent_approval", Some(*ask), by.as_deref());
+                }
+                Ok::<_, Fault>(placed)
+            })
+        })
+        .await
+        .map_err(broke)?;
+    let place = match placed {
+        Placed::Covered { ask, .. } => return Ok(ask),
+        Placed::Refused(refused) if refused.code == "refused_queue_saturated" => {
+            return Err(Unanswered::Saturated);
+        }
+        Placed::Refused(_) | Placed::AutoAllowed => return Err(Unanswered::NobodyToAsk),
+        Placed::Waits(place) => place,
+    };
+    let mut waiting = Waiting {
+        app: app.clone(),
+        facts: facts.clone(),
+        place,
+        ended: false,
+    };
+    let (state, by) = until_decided(app, who.owner, place).await.map_err(broke)?;
+    let (outcome, answer) = match state {
+        AskState::Approved => ("allowed_by_person", Ok(place.ask)),
+        AskState::Refused => ("refused_by_person", Err(Unanswered::ByPerson)),
+        AskState::Withdrawn => ("withdrawn", Err(Unanswered::Withdrawn)),
+        AskState::Expired | AskState::Parked => ("refused_expired", Err(Unanswered::Expired)),
+    };
+    let now = app.clock.now();
+    app.db
+        .write(who.owner, move |tx| {
+            Box::pin(async move {
+                tx.run(&sql::LEAVE, (place.caller,)).await?;
+                facts.record(tx, now, outcome, Some(place.ask), by.as_deref());
+                Ok(())
+            })
+        })
+        .await
+        .map_err(broke)?;
+    waiting.ended = true;
+    answer
+}

@@ -1,0 +1,228 @@
+//! A call that waits for a person: until it is answered, expires, or its caller goes away. Never runs what was not asked about anew.
+
+use std::time::Duration;
+
+use muster_core::Fault;
+use muster_core::clock::Time;
+use muster_core::ids::{AskId, OwnerId};
+use muster_policy::{Answer, Approval};
+use muster_store::{Topic, Tx};
+use serde_json::{Value, json};
+
+use super::asks::{self, wake};
+use super::gate::{Call, Facts, Permitted, Refused, Stand, Who, broken, hidden, hides, refused, stand};
+use super::queue::Place;
+use super::sql;
+use super::state::AskState;
+use crate::App;
+
+/// How often a parked call looks for its answer itself: an answer given by another process wakes nobody on SQLite.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A call that waits. Dropped before its end, it leaves the queue.
+pub(super) struct Waiting {
+    pub(super) app: App,
+    pub(super) facts: Facts,
+    pub(super) place: Place,
+    pub(super) ended: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let (app, facts, place) = (self.app.clone(), self.facts.clone(), self.place);
+        self.app.tasks.spawn(async move {
+            if let Err(fault) = leave(&app, &facts, place).await {
+                tracing::warn!(error = %fault.chain(), "a call that went away keeps its place until it expires");
+            }
+        });
+    }
+}
+
+/// The caller went away: its ask is withdrawn, unless another call waits for it too.
+async fn leave(app: &App, facts: &Facts, place: Place) -> Result<(), Fault> {
+    let (facts, now) = (facts.clone(), app.clock.now());
+    app.db
+        .write(facts.who.owner, move |tx| {
+            Box::pin(async move {
+                tx.run(&sql::LEAVE, (place.caller,)).await?;
+                if tx.number(&sql::CALLERS_LEFT, (place.ask,)).await? == 0 {
+                    let none = None::<String>;
+                    let state = AskState::Withdrawn.as_str();
+                    tx.run(&sql::DECIDE, (place.ask, state, now, none)).await?;
+                }
+                facts.record(tx, now, "withdrawn", Some(place.ask), None);
+                wake(tx);
+                Ok(())
+            })
+        })
+        .await
+}
+
+/// What became of an ask.
+enum End {
+    Decided(AskState, Option<String>),
+    StillParked,
+}
+
+async fn look(app: &App, owner: OwnerId, ask: AskId) -> Result<End, Fault> {
+    let found: Option<(String, Option<String>)> = app
+        .db
+        .read(owner, move |tx| {
+            Box::pin(async move { tx.optional(&sql::STATE, (ask,)).await })
+        })
+        .await?;
+    let gone = || Fault::contradiction("asks", ask.get(), "a call waits for an ask that is not there");
+    let (word, by) = found.ok_or_else(gone)?;
+    match AskState::parse(&word).ok_or_else(gone)? {
+        AskState::Parked => Ok(End::StillParked),
+        state => Ok(End::Decided(state, by)),
+    }
+}
+
+pub(super) async fn wait(app: &App, who: &Who, call: &Call, place: Place) -> Result<Permitted, Refused> {
+    let facts = Facts {
+        who: who.clone(),
+        tool: call.tool.clone(),
+        title: None,
+        pairs: charged(call),
+        policy: None,
+    };
+    let mut waiting = Waiting {
+        app: app.clone(),
+        facts,
+        place,
+        ended: false,
+    };
+    let ended = until_decided(app, who.owner, place).await;
+    let (state, by) = match ended {
+        Ok(ended) => ended,
+        // The guard leaves the queue.
+        Err(fault) => return Err(broken(&fault)),
+    };
+    let done = end(app, who, call, place, state, by).await;
+    waiting.ended = done.is_ok();
+    drop(waiting);
+    match done {
+        Ok(done) => done,
+        Err(fault) => Err(broken(&fault)),
+    }
+}
+
+/// The pairs of a call whose standing is not looked at any more.
+fn charged(call: &Call) -> Value {
+    call.needs
+        .pairs()
+        .iter()
+        .map(|pair| {
+            json!({
+                "action": pair.action().as_str(),
+                "resource": pair.resource().map(|resource| json!({"kind": resource.kind().as_str(), "id": resource.id()})),
+                "verdict": Answer::Ask.as_str(),
+                "layer": null,
+            })
+        })
+        .collect()
+}
+
+pub(super) async fn until_decided(
+    app: &App,
+    owner: OwnerId,
+    place: Place,
+) -> Result<(AskState, Option<String>), Fault> {
+    let waiter = app.db.wakeups().waiter(Topic::Asks(owner));
+    loop {
+        let woken = waiter.woken();
+        if let End::Decided(state, by) = look(app, owner, place.ask).await? {
+            return Ok((state, by));
+        }
+        if app.clock.now() >= place.expires_at {
+            asks::lapse_now(app, owner).await?;
+            if let End::Decided(state, by) = look(app, owner, place.ask).await? {
+                return Ok((state, by));
+            }
+        }
+        tokio::select! {
+            () = woken => {}
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}
+
+/// Ends a call whose ask has ended, in one transaction: the policy is asked once more, and what was added meanwhile counts.
+async fn end(
+    app: &App,
+    who: &Who,
+    call: &Call,
+    place: Place,
+    state: AskState,
+    by: Option<String>,
+) -> Result<Result<Permitted, Refused>, Fault> {
+    let (who, call, now) = (who.clone(), call.clone(), app.clock.now());
+    app.db
+        .write(who.owner, move |tx| {
+            Box::pin(async move {
+                tx.run(&sql::LEAVE, (place.caller,)).await?;
+                let stand = stand(tx, who.task).await?;
+                let facts = Facts::of(&who, &call, &stand);
+                let ask = Some(place.ask);
+                let (outcome, message) = match state {
+                    AskState::Approved => {
+                        return approved(tx, now, &stand, &facts, &call, place.ask, by).await;
+                    }
+                    AskState::Refused => {
+                        facts.record(tx, now, "refused_by_person", ask, by.as_deref());
+                        let message = "Refused, and nothing was done: your owner said no to this call. Do not try it again without another reason.";
+                        return Ok(Err(refused("refused_by_person", message, &facts, ask)));
+                    }
+                    AskState::Withdrawn => (
+                        "withdrawn",
+                        "Withdrawn, and nothing was done: the task was closed, or the call was given up, while it waited for your owner.",
+                    ),
+                    AskState::Expired | AskState::Parked => (
+                        "refused_expired",
+                        "Refused, and nothing was done: nobody answered in time. That is no decision of your owner's; you may ask again later.",
+                    ),
+                };
+                facts.record(tx, now, outcome, ask, None);
+                Ok(Err(refused(outcome, message, &facts, ask)))
+            })
+        })
+        .await
+}
+
+async fn approved(
+    tx: &mut Tx,
+    now: Time,
+    stand: &Stand,
+    facts: &Facts,
+    call: &Call,
+    ask: AskId,
+    by: Option<String>,
+) -> Result<Result<Permitted, Refused>, Fault> {
+    if tx.number(&sql::TOKEN_LIVE, (facts.who.token,)).await? == 0 {
+        facts.record(tx, now, "withdrawn", Some(ask), None);
+        let message =
+            "Withdrawn, and nothing was done: the token of this agent was revoked while the call waited.";
+        return Ok(Err(refused("withdrawn", message, facts, Some(ask))));
+    }
+    let decision = muster_policy::decide(stand.governing.standing(), &call.needs);
+    match decision.approved(Approval::Person) {
+        Ok(permit) => {
+            let outcome = permit.basis().outcome();
+            facts.record(tx, now, outcome, Some(ask), by.as_deref());
+            Ok(Ok(Permitted { permit }))
+        }
+        Err(refusal) => {
+            facts.record(tx, now, refusal.outcome(), Some(ask), None);
+            let refused = if hides(refusal.verdicts()) {
+                hidden(refusal.verdicts())
+            } else {
+                refused(refusal.outcome(), refusal.to_string(), facts, Some(ask))
+            };
+            Ok(Err(refused))
+        }
+    }
+}
