@@ -15,11 +15,17 @@ const EDGES: [(&str, Ours); 15] = [
     ("crates/tui", Ours::Only(&["muster-core", "muster-bus"])),
     (
         "crates/app",
-        Ours::Only(&["muster-core", "muster-store", "muster-runtime"]),
+        Ours::Only(&["muster-core", "muster-policy", "muster-store", "muster-runtime"]),
     ),
     (
         "crates/web",
-        Ours::Only(&["muster-core", "muster-app", "muster-bus", "muster-wire"]),
+        Ours::Only(&[
+            "muster-core",
+            "muster-policy",
+            "muster-app",
+            "muster-bus",
+            "muster-wire",
+        ]),
     ),
     ("crates/muster", Ours::Any),
     ("crates/testkit", Ours::Any),

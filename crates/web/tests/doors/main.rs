@@ -2,6 +2,8 @@
 #![cfg(test)]
 
 mod accepting;
+mod agent_kit;
+mod agents;
 mod api;
 mod ask;
 mod cards;
