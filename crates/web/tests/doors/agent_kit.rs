@@ -13,8 +13,9 @@ use muster_core::ids::{
 use muster_core::text::{AgentLabel, Slug, TaskBody, TaskTitle};
 use muster_policy::LayerName;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
-use super::kit::{Ask, Doors, soon};
+use super::kit::{Answer, Ask, Doors, soon};
 
 /// An agent on a task, with the only copy of its token.
 #[derive(Clone)]
@@ -22,6 +23,20 @@ pub(crate) struct Agent {
     pub(crate) token: String,
     pub(crate) id: TokenId,
     pub(crate) task: TaskId,
+}
+
+/// A call that waits.
+pub(crate) struct Waiting(JoinHandle<Answer>);
+
+impl Waiting {
+    pub(crate) async fn result(self) -> Value {
+        self.0.await.unwrap().json()["result"].clone()
+    }
+
+    /// Its client is gone, and the connection with it.
+    pub(crate) fn hang_up(self) {
+        self.0.abort();
+    }
 }
 
 fn slug(name: &str) -> Slug {
@@ -196,9 +211,8 @@ impl Doors {
     }
 
     /// The same from a task of its own, for a call that waits.
-    pub(crate) fn tool_waiting(&self, agent: &Agent, tool: &str, arguments: Value) -> tokio::task::JoinHandle<Value> {
-        let answer = self.sending(call(&agent.token, 1, tool, &arguments));
-        tokio::spawn(async move { answer.await.unwrap().json()["result"].clone() })
+    pub(crate) fn waiting(&self, agent: &Agent, id: i64, tool: &str, arguments: Value) -> Waiting {
+        Waiting(self.sending(call(&agent.token, id, tool, &arguments)))
     }
 
     /// Audit rows of calls, oldest first.

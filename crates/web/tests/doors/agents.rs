@@ -479,9 +479,9 @@ fn a_running_agent_meets_every_edit_of_what_governs_it_at_its_next_call() {
 
         let somebody = doors.somebody().await;
         doors.grant(policy, LayerName::Global, "projects_read", &scope, "ask").await;
-        let waiting = doors.tool_waiting(&agent, "muster_list_tasks", json!({"project_id": project.to_string()}));
+        let waiting = doors.waiting(&agent, 1, "muster_list_tasks", json!({"project_id": project.to_string()}));
         doors.parked(1).await;
-        waiting.abort();
+        waiting.hang_up();
         doors.parked(0).await;
         somebody.leave().await.unwrap();
     });
