@@ -179,8 +179,8 @@ impl<'a> Lexer<'a> {
         };
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => self.at += 1,
-            b'-' if self.byte(1) == Some(b'-') && self.dashes_comment() => self.to_line_end(),
-            b'#' if matches!(self.dialect, Dialect::Mysql { .. }) => self.to_line_end(),
+            b'-' if self.byte(1) == Some(b'-') && self.dashes_comment() => self.skip_line(),
+            b'#' if matches!(self.dialect, Dialect::Mysql { .. }) => self.skip_line(),
             b'/' if self.byte(1) == Some(b'*') => self.comment()?,
             b'*' if self.inside_executable && self.byte(1) == Some(b'/') => {
                 self.inside_executable = false;
@@ -216,7 +216,7 @@ impl<'a> Lexer<'a> {
                 .is_none_or(|byte| byte == b' ' || byte.is_ascii_control())
     }
 
-    fn to_line_end(&mut self) {
+    fn skip_line(&mut self) {
         let ends: &[u8] = if self.dialect == Dialect::Postgres {
             b"\n\r"
         } else {
@@ -305,12 +305,12 @@ impl<'a> Lexer<'a> {
     fn quoted(&mut self, quote: u8, kind: Kind, backslash: bool) -> Result<(), &'static str> {
         let from = self.at;
         self.at += 1;
-        self.to_quote(quote, backslash)?;
+        self.skip_to_quote(quote, backslash)?;
         self.push(kind, from)
     }
 
     /// Past the quote that ends what began before.
-    fn to_quote(&mut self, quote: u8, backslash: bool) -> Result<(), &'static str> {
+    fn skip_to_quote(&mut self, quote: u8, backslash: bool) -> Result<(), &'static str> {
         loop {
             match self.byte(0) {
                 None => return Err("a quote is not closed"),
@@ -383,17 +383,17 @@ impl<'a> Lexer<'a> {
         match (word, self.byte(0), self.byte(1)) {
             ([b'e' | b'E'], Some(b'\''), _) => {
                 self.at += 1;
-                self.to_quote(b'\'', true)?;
+                self.skip_to_quote(b'\'', true)?;
                 self.push(Kind::Text, from)
             }
             ([b'b' | b'B' | b'x' | b'X' | b'n' | b'N'], Some(b'\''), _) => {
                 self.at += 1;
-                self.to_quote(b'\'', false)?;
+                self.skip_to_quote(b'\'', false)?;
                 self.push(Kind::Text, from)
             }
             ([b'u' | b'U'], Some(b'&'), Some(quote @ (b'\'' | b'"'))) => {
                 self.at += 2;
-                self.to_quote(quote, false)?;
+                self.skip_to_quote(quote, false)?;
                 self.push(if quote == b'"' { Kind::Escaped } else { Kind::Text }, from)
             }
             _ => self.push(Kind::Word, from),

@@ -12,6 +12,7 @@ mod sql;
 pub(crate) mod sqlite;
 mod verdict;
 
+pub(crate) use verdict::shown;
 pub use verdict::{Class, Verdict};
 
 use crate::engine::Engine;

@@ -350,8 +350,6 @@ fn explain(tokens: Tokens<'_, '_>) -> Verdict {
             at += 1;
         } else if tokens.is_at(at, &["format"]) && tokens.get(at + 1).is_some_and(|mark| mark.is_mark("=")) {
             at += 3;
-        } else if tokens.is_at(at, &["for"]) && tokens.is_at(at + 1, &["schema", "database"]) {
-            at += 3;
         } else {
             break;
         }

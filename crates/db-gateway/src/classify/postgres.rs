@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use super::lex::{Dialect, Kind, lex};
+use super::lex::{Dialect, Kind, Token, lex};
 use super::sql::{Call, Grammar, Tokens, listed, words};
 use super::verdict::{Class, Verdict, shown};
 
@@ -336,25 +336,18 @@ fn function(call: &Call<'_>, tokens: Tokens<'_, '_>, strict: bool, depth: u8) ->
 }
 
 fn text_argument(name: &str, open: usize, tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
-    let mut texts = tokens.all().iter().skip(open + 1);
-    let end = tokens.get(open).map_or(0, |token| token.pair);
-    let found = if name == "ts_rewrite" {
-        // ts_rewrite(query, query, query) has no statement in it; with one, it is the second argument.
-        let any_text = tokens
-            .all()
-            .get(open..end)
-            .unwrap_or_default()
-            .iter()
-            .filter(|token| token.kind == Kind::Text && token.text.to_ascii_lowercase().contains("select"))
-            .last();
-        match any_text {
-            None => return Verdict::read("it is a query"),
-            some => some,
-        }
-    } else {
-        texts.next().filter(|token| token.kind == Kind::Text)
+    let arguments = arguments(tokens, open);
+    // ts_rewrite(query, query, query) has no statement in it; with two, the second is one.
+    let place = match (name, arguments.len()) {
+        ("ts_rewrite", 3) => return Verdict::read("it is a query"),
+        ("ts_rewrite", _) => 1,
+        _ => 0,
     };
-    let Some(text) = found else {
+    let Some([text]) = arguments
+        .get(place)
+        .copied()
+        .filter(|words| words.iter().all(|word| word.kind == Kind::Text))
+    else {
         return Verdict::refuse(format!("{name}() runs a text that is not written out"));
     };
     let Some(inner) = text
@@ -375,6 +368,26 @@ fn text_argument(name: &str, open: usize, tokens: Tokens<'_, '_>, depth: u8) -> 
     } else {
         Verdict::refuse(format!("{name}() runs a text that does not only read"))
     }
+}
+
+/// The arguments of a call, each with its tokens.
+fn arguments<'t, 'a>(tokens: Tokens<'t, 'a>, open: usize) -> Vec<&'t [Token<'a>]> {
+    let end = tokens.get(open).map_or(0, |token| token.pair);
+    let mut found = Vec::new();
+    let (mut from, mut at) = (open + 1, open + 1);
+    while at < end {
+        match tokens.get(at) {
+            Some(token) if token.is_mark("(") => at = token.pair,
+            Some(token) if token.is_mark(",") => {
+                found.push(tokens.all().get(from..at).unwrap_or_default());
+                from = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found.push(tokens.all().get(from..end).unwrap_or_default());
+    found
 }
 
 fn dollar_quoted(text: &str) -> Option<String> {

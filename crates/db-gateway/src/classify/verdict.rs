@@ -75,7 +75,7 @@ impl Verdict {
 }
 
 /// A name out of a statement, short and without anything that a terminal or a page would act on.
-pub(super) fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     let mut letters = name.chars();
     let short: String = letters.by_ref().take(48).flat_map(char::escape_debug).collect();
     if letters.next().is_some() {
