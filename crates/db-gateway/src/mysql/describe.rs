@@ -20,12 +20,6 @@ const OBJECTS: &str = "SELECT TABLE_SCHEMA, TABLE_NAME, CASE TABLE_TYPE WHEN 'VI
 const COLUMNS: &str = "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, COLUMN_COMMENT FROM information_schema.COLUMNS \
      WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION";
 
-const KEYS: &str = "SELECT c.CONSTRAINT_NAME, c.CONSTRAINT_TYPE, GROUP_CONCAT(k.COLUMN_NAME ORDER BY k.ORDINAL_POSITION), \
-     MAX(k.REFERENCED_TABLE_SCHEMA), MAX(k.REFERENCED_TABLE_NAME), GROUP_CONCAT(k.REFERENCED_COLUMN_NAME ORDER BY k.ORDINAL_POSITION) \
-     FROM information_schema.TABLE_CONSTRAINTS c JOIN information_schema.KEY_COLUMN_USAGE k \
-     ON k.CONSTRAINT_SCHEMA = c.CONSTRAINT_SCHEMA AND k.CONSTRAINT_NAME = c.CONSTRAINT_NAME AND k.TABLE_NAME = c.TABLE_NAME \
-     WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ? GROUP BY c.CONSTRAINT_NAME, c.CONSTRAINT_TYPE ORDER BY c.CONSTRAINT_NAME";
-
 const INDEXES: &str = "SELECT INDEX_NAME, CASE WHEN MIN(NON_UNIQUE) = 0 THEN 'unique' ELSE 'index' END, \
      CONCAT(MAX(INDEX_TYPE), ' (', GROUP_CONCAT(COLUMN_NAME ORDER BY SEQ_IN_INDEX), ')') FROM information_schema.STATISTICS \
      WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? GROUP BY INDEX_NAME ORDER BY INDEX_NAME";
@@ -97,9 +91,18 @@ impl Server {
 
     pub(crate) async fn describe(&self, named: &str, limits: Limits) -> Result<Description, Error> {
         let limits = many(limits);
-        let (object, _, place) = self.find(named, limits).await?;
+        let (object, table, place) = self.find(named, limits).await?;
         let columns = self.read_with(COLUMNS, place.clone(), limits).await?;
-        let keys = self.read_with(KEYS, place.clone(), limits).await?;
+        let keys = match object.kind.as_str() {
+            "table" => {
+                let rows = self.read(&format!("SHOW CREATE TABLE {table}"), limits).await?;
+                rows.rows
+                    .first()
+                    .and_then(|row| text(row.get(1)))
+                    .unwrap_or_default()
+            }
+            _ => String::new(),
+        };
         let indexes = self.read_with(INDEXES, place, limits).await?;
         Ok(Description {
             object,
@@ -114,7 +117,7 @@ impl Server {
                     comment: text(row.get(4)).filter(|comment| !comment.is_empty()),
                 })
                 .collect(),
-            keys: keys.rows.iter().map(|row| key(row)).collect(),
+            keys: keys.lines().filter_map(key).collect(),
             indexes: indexes
                 .rows
                 .iter()
@@ -156,24 +159,29 @@ impl Server {
     }
 }
 
-fn key(row: &[Cell]) -> Rule {
-    let columns = text(row.get(2)).unwrap_or_default();
-    let kind = match text(row.get(1)).as_deref() {
-        Some("PRIMARY KEY") => "primary",
-        Some("FOREIGN KEY") => "foreign",
-        Some("UNIQUE") => "unique",
-        _ => "check",
+/// A key or check as a line of the table's own statement says it. The catalogue would tell accounts that only read nothing of it.
+fn key(line: &str) -> Option<Rule> {
+    let line = line.trim().trim_end_matches(',');
+    let (name, rest) = match line.strip_prefix("CONSTRAINT `") {
+        Some(rest) => rest.split_once("` ")?,
+        None => ("", line),
     };
-    let definition = match (text(row.get(3)), text(row.get(4))) {
-        (Some(schema), Some(table)) => {
-            let referenced = text(row.get(5)).unwrap_or_default();
-            format!("({columns}) REFERENCES {schema}.{table} ({referenced})")
-        }
-        _ => format!("({columns})"),
-    };
-    Rule {
-        name: text(row.first()).unwrap_or_default(),
+    let kind = [
+        ("PRIMARY KEY", "primary"),
+        ("FOREIGN KEY", "foreign"),
+        ("UNIQUE KEY", "unique"),
+        ("CHECK", "check"),
+    ]
+    .into_iter()
+    .find_map(|(word, kind)| rest.starts_with(word).then_some(kind))?;
+    let own_name = || rest.split('`').nth(1).unwrap_or(kind);
+    Some(Rule {
+        name: match (name, kind) {
+            ("", "unique") => own_name().to_owned(),
+            ("", _) => kind.to_owned(),
+            (name, _) => name.to_owned(),
+        },
         kind: kind.to_owned(),
-        definition,
-    }
+        definition: rest.to_owned(),
+    })
 }

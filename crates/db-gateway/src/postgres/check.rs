@@ -21,8 +21,8 @@ const RIGHTS: &str = "SELECT r.rolsuper::text, concat_ws(', ', CASE WHEN r.rolcr
         WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') \
         AND pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') ORDER BY 1 LIMIT 5) w), \
      (SELECT string_agg(t, ', ') FROM (SELECT n.nspname || '.' || c.relname AS t FROM pg_catalog.pg_class c \
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'S' \
-        AND pg_catalog.has_sequence_privilege(c.oid, 'USAGE, UPDATE') ORDER BY 1 LIMIT 5) w), \
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+        WHERE CASE WHEN c.relkind = 'S' THEN pg_catalog.has_sequence_privilege(c.oid, 'USAGE, UPDATE') ELSE false END ORDER BY 1 LIMIT 5) w), \
      (SELECT string_agg(t, ', ') FROM (SELECT n.nspname || '.' || c.relname AS t FROM pg_catalog.pg_class c \
         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE pg_catalog.pg_has_role(r.oid, c.relowner, 'USAGE') \
         AND n.nspname !~ '^pg_toast' ORDER BY 1 LIMIT 5) w), \

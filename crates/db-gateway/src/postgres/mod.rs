@@ -291,6 +291,10 @@ impl Taking {
                 Incoming::Message(Message::CopyInResponse(_)) => {
                     session.put_copy_fail()?;
                     session.send().await?;
+                    failed.get_or_insert(Error::Invalid(
+                        "COPY … FROM STDIN needs a stream of rows, which a call does not have; use INSERT"
+                            .to_owned(),
+                    ));
                 }
                 Incoming::Message(Message::ErrorResponse(body)) => {
                     let (code, message, position) = told(&mut body.fields());

@@ -186,7 +186,7 @@ impl File {
             .iter()
             .map(|column| column.name.as_str())
             .eq(["id", "parent", "notused", "detail"]);
-        if !is_plan {
+        if !is_plan || rows.rows.is_empty() {
             return Ok(crate::answer::Answer::Rows(rows).text());
         }
         let mut depths = std::collections::HashMap::new();

@@ -261,7 +261,9 @@ fn authorize(mode: Mode, action: &AuthAction<'_>) -> Authorization {
         // VACUUM attaches a nameless file for itself.
         AuthAction::Attach { filename } => mode == Mode::Write && filename.is_empty(),
         AuthAction::Detach { database_name } => mode == Mode::Write && *database_name == "vacuum_db",
-        AuthAction::Transaction { .. } | AuthAction::Savepoint { .. } | AuthAction::Unknown { .. } => false,
+        // It begins a transaction for itself, too; one that a statement begins ends with the handle.
+        AuthAction::Transaction { .. } => mode == Mode::Write,
+        AuthAction::Savepoint { .. } | AuthAction::Unknown { .. } => false,
         _ => mode != Mode::Read,
     };
     if allowed {

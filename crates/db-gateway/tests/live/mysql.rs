@@ -4,6 +4,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use muster_db_gateway::{Connection, Engine, Error, Limits};
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, OptsBuilder, Row};
 
 use crate::servers::{self, Running};
 use crate::world::{connection, corpus, engine_code, json, limits, may_read, may_write, read, rows, traces};
@@ -56,25 +58,47 @@ impl Server {
         connection(&self.url("reader:SECRETPASSWORD"), Some(&self.url("writer")))
     }
 
+    async fn admin(&self) -> Conn {
+        Conn::new(
+            OptsBuilder::default()
+                .user(Some("root"))
+                .socket(Some(servers::socket(&self.0))),
+        )
+        .await
+        .unwrap()
+    }
+
     /// Rows, schema, sequences, accounts, settings, locks, sessions, files.
-    fn world(&self) -> String {
-        let text = self.client(
-            "SELECT * FROM app.t; SELECT next_not_cached_value FROM app.sq; SELECT count(*) FROM app.mem1; \
-             SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, CREATE_TIME FROM information_schema.TABLES WHERE TABLE_SCHEMA <> 'information_schema'; \
-             SELECT ROUTINE_NAME, LAST_ALTERED FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = 'app'; \
-             SELECT TRIGGER_NAME FROM information_schema.TRIGGERS; SELECT User, Host, Priv FROM mysql.global_priv; \
-             SELECT Db, User FROM mysql.db; SELECT * FROM mysql.plugin; SELECT * FROM mysql.servers; \
-             SELECT COUNT(*) FROM mysql.column_stats; \
-             SELECT VARIABLE_NAME, VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME NOT LIKE '%timestamp%' AND VARIABLE_NAME NOT LIKE 'gtid%'; \
-             SELECT IS_USED_LOCK('a'); SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_rows_modified > 0",
-        );
+    async fn world(&self, admin: &mut Conn) -> String {
+        let mut found = Vec::new();
+        for asked in [
+            "SELECT * FROM app.t",
+            "SELECT next_not_cached_value FROM app.sq",
+            "SELECT count(*) FROM app.mem1",
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, CREATE_TIME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'app'",
+            "SELECT ROUTINE_NAME, LAST_ALTERED FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = 'app'",
+            "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = 'app'",
+            "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA",
+            "SELECT User, Host, Priv FROM mysql.global_priv",
+            "SELECT Db, User FROM mysql.db",
+            "SELECT * FROM mysql.plugin",
+            "SELECT * FROM mysql.servers",
+            "SELECT name FROM mysql.func",
+            "SELECT COUNT(*) FROM mysql.column_stats",
+            "SELECT VARIABLE_NAME, VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES \
+             WHERE VARIABLE_NAME NOT LIKE '%timestamp%' AND VARIABLE_NAME NOT LIKE 'gtid%'",
+            "SELECT IS_USED_LOCK('a')",
+        ] {
+            let rows: Vec<Row> = admin.query(asked).await.unwrap();
+            found.extend(rows.into_iter().map(|row| format!("{asked}: {:?}", row.unwrap())));
+        }
         let mut files: Vec<String> = std::fs::read_dir(self.0.dir.path())
             .unwrap()
             .chain(std::fs::read_dir(self.0.dir.path().join("data/app")).unwrap())
             .map(|entry| format!("file {}", entry.unwrap().file_name().display()))
             .collect();
         files.sort();
-        format!("{text}\n{}", files.join("\n"))
+        format!("{}\n{}", found.join("\n"), files.join("\n"))
     }
 }
 
@@ -85,7 +109,8 @@ mod heavy {
     #[tokio::test(flavor = "multi_thread")]
     async fn no_statement_of_the_corpus_leaves_a_trace_when_it_is_read() {
         let Some(server) = Server::start() else { return };
-        let before = server.world();
+        let mut root = server.admin().await;
+        let before = server.world(&mut root).await;
         // As the narrow account, and as one that could do everything: then only the gate and the mode stand.
         for user in ["reader:SECRETPASSWORD", "root"] {
             let connection = connection(&server.url(user), None);
@@ -96,11 +121,15 @@ mod heavy {
                     expected != "read",
                     "{statement}: {answer:?}"
                 );
-                assert_eq!(traces(&before, &server.world()), [""; 0], "{user}: {statement}");
+                assert_eq!(
+                    traces(&before, &server.world(&mut root).await),
+                    [""; 0],
+                    "{user}: {statement}"
+                );
             }
             // What no parser sees the engine stops.
             assert_eq!(engine_code(&read(&connection, "SELECT * FROM sly").await), "1792");
-            assert_eq!(traces(&before, &server.world()), [""; 0]);
+            assert_eq!(traces(&before, &server.world(&mut root).await), [""; 0]);
         }
     }
 
@@ -232,7 +261,8 @@ mod heavy {
         for guarantee in narrow.check().await {
             assert!(guarantee.ok, "{guarantee:?}");
         }
-        let before = server.world();
+        let mut root = server.admin().await;
+        let before = server.world(&mut root).await;
         let admin = connection(&server.url("root"), None);
         let wide = admin.wide().await.unwrap();
         assert!(wide.wide);
@@ -245,7 +275,7 @@ mod heavy {
             .collect();
         assert_eq!(failed, ["narrow_account"]);
         assert_eq!(
-            traces(&before, &server.world()),
+            traces(&before, &server.world(&mut root).await),
             [""; 0],
             "a check leaves nothing behind"
         );

@@ -92,17 +92,17 @@ impl Server {
     /// Rows, schema, sequences, accounts, settings, large objects, slots, locks, sessions, files.
     fn world(&self) -> String {
         let text = self.psql(
-            "SELECT 'row ' || t::text FROM t UNION ALL SELECT 'seq ' || last_value || is_called FROM s \
-             UNION ALL SELECT 'class ' || oid || relname || relfilenode || relkind FROM pg_class WHERE relname !~ '^pg_toast' AND relnamespace <> 11 \
-             UNION ALL SELECT 'proc ' || oid || proname FROM pg_proc WHERE pronamespace <> 11 \
-             UNION ALL SELECT 'role ' || rolname || rolsuper || coalesce(rolconfig::text, '') FROM pg_roles \
+            "SELECT 'row ' || t::text FROM t UNION ALL SELECT 'seq ' || last_value::text || is_called::text FROM s \
+             UNION ALL SELECT 'class ' || oid::text || relname || relfilenode::text || relkind::text FROM pg_class WHERE relname !~ '^pg_toast' AND relnamespace <> 11 \
+             UNION ALL SELECT 'proc ' || oid::text || proname FROM pg_proc WHERE pronamespace <> 11 \
+             UNION ALL SELECT 'role ' || rolname || rolsuper::text || coalesce(rolconfig::text, '') FROM pg_roles \
              UNION ALL SELECT 'setting ' || name || setting FROM pg_settings WHERE name !~ '^(transaction|application|statement_timeout|lock)' \
-             UNION ALL SELECT 'blob ' || oid FROM pg_largeobject_metadata UNION ALL SELECT 'slot ' || slot_name FROM pg_replication_slots \
+             UNION ALL SELECT 'blob ' || oid::text FROM pg_largeobject_metadata UNION ALL SELECT 'slot ' || slot_name FROM pg_replication_slots \
              UNION ALL SELECT 'acl ' || relname || coalesce(relacl::text, '') FROM pg_class WHERE relnamespace <> 11 \
              UNION ALL SELECT 'lock ' || locktype || mode FROM pg_locks WHERE pid <> pg_backend_pid() AND locktype = 'advisory' \
              UNION ALL SELECT 'session ' || state FROM pg_stat_activity WHERE backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid() \
-             UNION ALL SELECT 'stat ' || count(*) FROM pg_statistic WHERE starelid = 't'::regclass \
-             UNION ALL SELECT 'backend ' || pid FROM pg_stat_activity WHERE application_name = 'bystander' ORDER BY 1",
+             UNION ALL SELECT 'stat ' || count(*)::text FROM pg_statistic WHERE starelid = 't'::regclass \
+             UNION ALL SELECT 'backend ' || pid::text FROM pg_stat_activity WHERE application_name = 'bystander' ORDER BY 1",
         );
         let mut files: Vec<String> = std::fs::read_dir(self.folder())
             .unwrap()
@@ -228,7 +228,7 @@ mod heavy {
         let copied = admin
             .write(&may_write(), "COPY t FROM STDIN", true, limits())
             .await;
-        assert_eq!(engine_code(&copied), "57014", "nothing was copied in");
+        assert_eq!(copied.unwrap_err().code(), "invalid_argument");
         assert_eq!(json(&admin, "SELECT 'delete'").await, r#"[["delete"]]"#);
     }
 
@@ -257,7 +257,7 @@ mod heavy {
                 "integer"
             ]
         );
-        let many = rows(&connection, "SELECT * FROM generate_series(1, 1000000000)").await;
+        let many = rows(&connection, "SELECT generate_series(1, 1000000000)").await;
         assert!(many.truncated && many.rows.len() == 1000);
         let exact = rows(&connection, "SELECT * FROM generate_series(1, 1000)").await;
         assert!(!exact.truncated && exact.rows.len() == 1000);

@@ -47,23 +47,18 @@ impl Server {
 
     /// Keys with their values and lapses, settings, accounts, other sessions.
     fn world(&self) -> String {
-        let mut found = Vec::new();
-        let mut keys: Vec<String> = self.admin("KEYS *").lines().map(str::to_owned).collect();
-        keys.sort();
-        for key in keys {
-            found.push(format!(
-                "{key} {} {}",
-                self.admin(&format!("DUMP {key}")),
-                self.admin(&format!("EXPIRETIME {key}"))
-            ));
-        }
-        found.push(self.admin("CONFIG GET dir"));
-        found.push(self.admin("CONFIG GET maxmemory"));
-        found.push(self.admin("ACL LIST"));
-        found.push(self.admin("INFO replication").lines().take(2).collect());
-        found.push(self.admin("XPENDING x g"));
-        found.push(self.admin("FUNCTION LIST"));
-        found.join("\n")
+        let script = "local r = {} for _, k in ipairs(redis.call('KEYS', '*')) do r[#r + 1] = k .. ' ' .. \
+             redis.sha1hex(redis.call('DUMP', k)) .. ' ' .. redis.call('EXPIRETIME', k) end table.sort(r) \
+             r[#r + 1] = redis.call('XPENDING', 'x', 'g')[1] r[#r + 1] = #redis.call('FUNCTION', 'LIST') return r";
+        let output = servers::out(
+            Command::new("redis-cli")
+                .arg("-s")
+                .arg(servers::socket(&self.0))
+                .args(["EVAL", script, "0"]),
+        );
+        let keys = String::from_utf8_lossy(&output.stdout).into_owned();
+        let rest = ["CONFIG GET *", "ACL LIST", "INFO replication"].map(|line| self.admin(line));
+        format!("{keys}\n{}", rest.join("\n"))
     }
 }
 
