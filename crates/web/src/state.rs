@@ -8,7 +8,7 @@ use muster_core::secret::{self, NoRandomness, random_hex};
 use muster_core::{Fault, Secret};
 
 use crate::key::Key;
-use crate::mcp_agent::Calls;
+use crate::mcp_agent::{Calls, Databases};
 use crate::tries::Tries;
 
 /// Shared by all doors. Cloning shares it.
@@ -28,6 +28,8 @@ pub struct Web {
     pub(crate) key: Key,
     /// Agents' calls under way.
     pub(crate) calls: Calls,
+    /// Databases that agents use.
+    pub(crate) databases: Databases,
 }
 
 impl Web {
@@ -42,6 +44,7 @@ impl Web {
             tries: Arc::default(),
             key,
             calls: Calls::default(),
+            databases: Databases::default(),
         }
     }
 }

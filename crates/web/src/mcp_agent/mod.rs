@@ -2,7 +2,9 @@
 
 mod caller;
 mod flight;
+mod remote;
 mod server;
+mod stdio;
 mod tools;
 
 use std::sync::Arc;
@@ -27,6 +29,8 @@ use crate::Web;
 use crate::router::{Door, Table};
 
 pub(crate) use flight::Calls;
+pub use stdio::{Open, Session};
+pub(crate) use tools::Databases;
 
 /// The largest arguments are a task's text of 256 KiB; this leaves room for every way of spelling one.
 const BODY: usize = 2 * 1024 * 1024;
@@ -56,9 +60,15 @@ async fn serve(State(web): State<Web>, request: Request) -> Response {
     // The host was checked for every door already, and the origin above, both by muster's own rules.
     config.allowed_hosts = Vec::new();
     config.allowed_origins = Vec::new();
-    let (app, calls) = (web.app.clone(), web.calls.clone());
+    let (app, calls, databases) = (web.app.clone(), web.calls.clone(), web.databases.clone());
     let service = StreamableHttpService::new(
-        move || Ok(server::Server::new(app.clone(), calls.clone())),
+        move || {
+            Ok(server::Server::new(
+                app.clone(),
+                calls.clone(),
+                databases.clone(),
+            ))
+        },
         Arc::new(NeverSessionManager::default()),
         config,
     );

@@ -12,7 +12,7 @@ use rmcp::{RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
 use super::flight::Calls;
-use super::tools::{self, Client};
+use super::tools::{self, Client, Databases};
 
 /// What a client is told of muster before it calls anything, on every door.
 pub(super) fn info() -> ServerConfig {
@@ -33,11 +33,16 @@ pub(super) fn info() -> ServerConfig {
 pub(super) struct Server {
     app: App,
     calls: Calls,
+    databases: Databases,
 }
 
 impl Server {
-    pub(super) fn new(app: App, calls: Calls) -> Self {
-        Self { app, calls }
+    pub(super) fn new(app: App, calls: Calls, databases: Databases) -> Self {
+        Self {
+            app,
+            calls,
+            databases,
+        }
     }
 }
 
@@ -79,7 +84,7 @@ impl ServerHandler for Server {
             .begin(caller.token, context.id.clone(), given_up.clone());
         let client = Client::new(&context, given_up, CancellationToken::new());
         let arguments = request.arguments.unwrap_or_default();
-        tools::call(&self.app, &caller, &request.name, arguments, &client)
+        tools::call(&self.app, &self.databases, &caller, &request.name, arguments, &client)
             .await
             .map(Into::into)
     }

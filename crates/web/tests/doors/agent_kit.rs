@@ -33,6 +33,12 @@ impl Waiting {
         self.0.await.unwrap().json()["result"].clone()
     }
 
+    /// The same once it waits.
+    pub(crate) async fn hang_up_once_parked(self, doors: &Doors) {
+        doors.parked(1).await;
+        self.hang_up();
+    }
+
     /// Its client is gone, and the connection with it.
     pub(crate) fn hang_up(self) {
         self.0.abort();

@@ -15,6 +15,14 @@ impl Failed {
         Self(json!({"error": {"code": code, "message": message.into(), "pairs": []}}))
     }
 
+    /// Nobody waits for the call any more.
+    pub(super) fn withdrawn() -> Self {
+        Self::new(
+            "withdrawn",
+            "Withdrawn, and nothing was done: the call was given up before it was decided.",
+        )
+    }
+
     /// Arguments that cannot be meant.
     pub(super) fn argument(message: impl std::fmt::Display) -> Self {
         Self::new("invalid_argument", format!("{message}; nothing was done"))
@@ -23,6 +31,16 @@ impl Failed {
     /// The call may run, and there is nothing that it could run on.
     pub(super) fn missing(what: &str) -> Self {
         Self::new("not_found", format!("there is no such {what}; nothing was done"))
+    }
+
+    /// The same with another field.
+    #[must_use]
+    pub(super) fn with(mut self, field: &str, value: &str) -> Self {
+        let error = self.0.get_mut("error").and_then(Value::as_object_mut);
+        if let Some(error) = error {
+            error.insert(field.to_owned(), json!(value));
+        }
+        self
     }
 
     /// What the result carries.

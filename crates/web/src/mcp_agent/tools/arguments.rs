@@ -35,7 +35,8 @@ impl Arguments {
         let this = Self(arguments);
         let required = schema.get("required").and_then(Value::as_array);
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
-            if this.value(name).is_none() && !name.ends_with("_id") {
+            // That a write is meant is for the gate.
+            if this.value(name).is_none() && !name.ends_with("_id") && name != "write" {
                 return Err(Failed::argument(format!("the argument {name} is missing")));
             }
         }
@@ -54,6 +55,11 @@ impl Arguments {
     /// A switch.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.value(name).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// A whole number.
+    pub(super) fn number(&self, name: &str) -> Option<i64> {
+        self.value(name).and_then(Value::as_i64)
     }
 
     /// What an id names, when it is spelled as muster spells its ids.

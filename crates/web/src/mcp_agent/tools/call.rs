@@ -14,9 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::Failed;
 use super::arguments::Arguments;
+use super::databases::Databases;
 
 /// When a client first hears that its call waits, and how often afterwards. Clients give a silent call up after a minute.
 const WAITED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// How long calls go on after their client has closed its end.
+const LEFT: Duration = Duration::from_secs(2);
 
 /// What ends a call before it is decided, and whom to tell that it waits.
 pub(crate) struct Client {
@@ -40,12 +44,28 @@ impl Client {
         }
     }
 
+    /// Waits for something as long as somebody waits for the call, and tells the client so. `None` when it was given up.
+    pub(crate) async fn waiting<T>(&self, something: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.leaves() => None,
+            something = something => Some(something),
+            never = self.tell() => match never {},
+        }
+    }
+
     /// Ends when nobody waits for the answer any more.
     async fn leaves(&self) {
         tokio::select! {
             () = self.given_up.cancelled() => {}
-            () = self.gone.cancelled() => {}
+            () = self.left() => {}
         }
+    }
+
+    /// A script may write all its calls, close, and read the answers: only what waits for a person is given up then.
+    async fn left(&self) {
+        self.gone.cancelled().await;
+        tokio::time::sleep(LEFT).await;
     }
 
     /// Tells the client again and again that its call waits. It never ends.
@@ -73,6 +93,7 @@ pub(super) struct Calling<'c> {
     pub(super) tool: &'c str,
     pub(super) arguments: Arguments,
     pub(super) client: &'c Client,
+    pub(super) databases: &'c Databases,
 }
 
 impl Calling<'_> {
@@ -81,14 +102,9 @@ impl Calling<'_> {
         &self,
         deciding: impl Future<Output = Result<T, Refused>>,
     ) -> Result<T, Failed> {
-        tokio::select! {
-            biased;
-            () = self.client.leaves() => Err(Failed::new(
-                "withdrawn",
-                "Withdrawn, and nothing was done: the call was given up before it was decided.",
-            )),
-            decided = deciding => decided.map_err(Failed::from),
-            never = self.client.tell() => match never {},
+        match self.client.waiting(deciding).await {
+            None => Err(Failed::withdrawn()),
+            Some(decided) => decided.map_err(Failed::from),
         }
     }
 

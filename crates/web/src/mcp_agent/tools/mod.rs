@@ -6,6 +6,9 @@
 mod answer;
 mod arguments;
 mod call;
+mod databases;
+mod diffs;
+mod forges;
 mod lists;
 mod reply_draft;
 mod schema;
@@ -19,6 +22,7 @@ use answer::Failed;
 use arguments::Arguments;
 use call::Calling;
 pub(super) use call::Client;
+pub(crate) use databases::Databases;
 
 /// The tools that are listed to this caller: all that agents have, whatever its policy leaves it, and the chief's besides. Being listed grants
 /// nothing.
@@ -30,6 +34,7 @@ pub(super) fn offered(app: &App, caller: &AgentCaller) -> Vec<Tool> {
 /// Calls a tool by name. A refusal is a result the model can read; only an unknown name is a protocol error.
 pub(super) async fn call(
     app: &App,
+    databases: &Databases,
     caller: &AgentCaller,
     name: &str,
     arguments: JsonObject,
@@ -52,6 +57,7 @@ pub(super) async fn call(
                 tool: &tool.name,
                 arguments,
                 client,
+                databases,
             };
             answer(&calling).await
         }
@@ -61,6 +67,20 @@ pub(super) async fn call(
         Ok(value) => CallToolResult::structured(value),
         Err(failed) => CallToolResult::structured_error(failed.into_value()),
     })
+}
+
+/// The answer to a call that was given up.
+pub(super) fn withdrawn() -> CallToolResult {
+    CallToolResult::structured_error(Failed::withdrawn().into_value())
+}
+
+/// The answer to a call whose server went away under it.
+pub(super) fn unknown() -> CallToolResult {
+    let failed = Failed::new(
+        "refused_error",
+        "muster ended while this call was under way, so it is not known whether it was done. Look before you call again.",
+    );
+    CallToolResult::structured_error(failed.into_value())
 }
 
 async fn answer(call: &Calling<'_>) -> Result<serde_json::Value, Failed> {
@@ -76,6 +96,19 @@ async fn answer(call: &Calling<'_>) -> Result<serde_json::Value, Failed> {
         "muster_set_task_status" => tasks::set_status(call).await,
         "muster_close_task" => tasks::close(call).await,
         "muster_get_worktree" => tasks::worktree(call).await,
+        "muster_get_diff" => diffs::diff(call).await,
+        "muster_open_pr" => forges::open_pr(call).await,
+        "muster_list_issues" => forges::list_issues(call).await,
+        "muster_get_issue" => forges::get_issue(call).await,
+        "muster_create_issue" => forges::create_issue(call).await,
+        "muster_import_issue" => forges::import_issue(call).await,
+        "muster_db_schemas" => databases::schemas(call).await,
+        "muster_db_objects" => databases::objects(call).await,
+        "muster_db_describe" => databases::describe(call).await,
+        "muster_db_preview" => databases::preview(call).await,
+        "muster_db_explain" => databases::explain(call).await,
+        "muster_db_query" => databases::query(call).await,
+        "muster_db_execute" => databases::execute(call).await,
         // A tool that is listed and cannot be called: a test calls each.
         _ => Err(Failed::new("refused_error", "the tool is listed and not there; nothing was done")),
     }

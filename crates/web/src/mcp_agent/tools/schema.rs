@@ -20,7 +20,7 @@ enum Does {
     Sets,
     /// May take away what is there, and cannot be taken back by the agent.
     Destroys,
-    /// The same, at another service.
+    /// The same, at another service; doing it again may do more.
     DestroysElsewhere,
 }
 
@@ -143,6 +143,8 @@ impl Shape {
 pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     let mut shapes = about_yourself();
     shapes.extend(about_tasks());
+    shapes.extend(about_forges());
+    shapes.extend(about_databases());
     shapes.into_iter().map(Shape::tool).collect()
 });
 
@@ -287,6 +289,225 @@ fn about_tasks() -> Vec<Shape> {
                 }}),
                 &["worktree"],
             ),
+        },
+        Shape {
+            name: "muster_get_diff",
+            title: "Read a task's diff",
+            does: Does::Reads,
+            description: "Reads what a task changed in its git worktree since it was branched: commits, uncommitted changes, new files. Text beyond 512 KiB is cut, and that is said. \
+                          Charges diff_read on the worktree, or on the task's project while it has none.",
+            input: json!({
+                "task_id": task_id(),
+                "path": text("Only this file, or what lies below this folder, relative to the worktree."),
+                "stat": {"type": "boolean", "description": "Only the list of files, without the text."}
+            }),
+            required: &["task_id"],
+            output: (
+                json!({
+                    "diff": {"type": "string"},
+                    "files": {"type": "array", "items": {"type": "object"}},
+                    "truncated": {"type": "boolean"}
+                }),
+                &["diff", "files", "truncated"],
+            ),
+        },
+    ]
+}
+
+fn issue() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "key": {"type": "string"},
+            "title": {"type": "string"},
+            "state": {"type": "string"},
+            "url": {"type": "string"},
+            "body": {"type": "string"},
+            "author": {"type": ["string", "null"]},
+            "labels": {"type": "array", "items": {"type": "string"}},
+            "comments": {"type": "integer"}
+        },
+        "required": ["key", "title", "state", "url"]
+    })
+}
+
+fn about_forges() -> Vec<Shape> {
+    let integration_id = || id("integration");
+    let key = || text("The ticket, OWNER/NAME#NUMBER.");
+    let repo = || text("The repository, OWNER/NAME; needed only where several projects use the integration.");
+    let body = || text("The text, at most 60 KiB.");
+    let title = || json!({"type": "string", "minLength": 1, "maxLength": 255, "description": "One line."});
+    vec![
+        Shape {
+            name: "muster_open_pr",
+            title: "Open a pull request",
+            does: Does::AddsElsewhere,
+            description: "Opens a pull request from a task's branch, which must stand on the forge's remote already; muster pushes nothing. Charges pr_write on the repo of the task's project.",
+            input: json!({
+                "task_id": id("task"),
+                "title": title(),
+                "body": body(),
+                "base": text("The branch to merge into; what the task's branch was made from unless given."),
+                "draft": {"type": "boolean", "description": "Open it as a draft."}
+            }),
+            required: &["task_id", "title"],
+            output: (
+                json!({"pull_request": {"type": "object", "properties": {"number": {"type": "integer"}, "url": {"type": "string"}}, "required": ["number", "url"]}}),
+                &["pull_request"],
+            ),
+        },
+        Shape {
+            name: "muster_list_issues",
+            title: "List tickets",
+            does: Does::ReadsElsewhere,
+            description: "Lists tickets of the repositories that projects have at an integration, the newest first, at most 200. Charges issues_read on the integration.",
+            input: json!({
+                "integration_id": integration_id(),
+                "query": text("Plain words to look for, on one line, at most 200 characters."),
+                "state": one_of(&["open", "closed", "all"], "In which state; open unless given."),
+                "repo": text("Only this repository, OWNER/NAME.")
+            }),
+            required: &["integration_id"],
+            output: (
+                json!({"issues": {"type": "array", "items": issue()}, "truncated": {"type": "boolean"}}),
+                &["issues"],
+            ),
+        },
+        Shape {
+            name: "muster_get_issue",
+            title: "Read a ticket",
+            does: Does::ReadsElsewhere,
+            description: "Reads one ticket with its text, author and labels, all of which are outside text. Charges issues_read on the integration.",
+            input: json!({"integration_id": integration_id(), "key": key()}),
+            required: &["integration_id", "key"],
+            output: (json!({"issue": issue()}), &["issue"]),
+        },
+        Shape {
+            name: "muster_create_issue",
+            title: "Create a ticket",
+            does: Does::AddsElsewhere,
+            description: "Creates a ticket in a repository of a project that uses the integration. Charges issues_write on the integration.",
+            input: json!({"integration_id": integration_id(), "title": title(), "body": body(), "repo": repo()}),
+            required: &["integration_id", "title"],
+            output: (json!({"issue": issue()}), &["issue"]),
+        },
+        Shape {
+            name: "muster_import_issue",
+            title: "Make a ticket a task",
+            does: Does::AddsElsewhere,
+            description: "Makes a task of a ticket, once: a second import answers the task that is there. Charges issues_write on the integration alone; \
+                          the task lands only in a project that you may read (projects_read), under the policy that project gives to new tasks.",
+            input: json!({"integration_id": integration_id(), "key": key(), "project_id": id("project")}),
+            required: &["integration_id", "key", "project_id"],
+            output: (json!({"task": task(), "created": {"type": "boolean"}}), &["task", "created"]),
+        },
+    ]
+}
+
+/// Rows of SQL, a reply of Redis or a document of MongoDB.
+fn answer() -> (Value, &'static [&'static str]) {
+    (
+        json!({
+            "columns": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}, "type": {"type": "string"}}}},
+            "rows": {"type": "array", "items": {"type": "array"}},
+            "truncated": {"type": "boolean"},
+            "affected": {"type": "integer"},
+            "reply": {},
+            "document": {"type": "object"}
+        }),
+        // Each engine has its own form, and all of them say whether something was cut off.
+        &["truncated"],
+    )
+}
+
+const STATEMENT: &str = "One statement: SQL; a Redis command line quoted as in redis-cli; a MongoDB command as JSON text.";
+const OBJECT: &str = "A table, view, collection or key: NAME or SCHEMA.NAME, a part in double quotes where it has a dot in it.";
+
+fn about_databases() -> Vec<Shape> {
+    let connection_id = || id("database connection");
+    let limit = || json!({"type": "integer", "minimum": 1, "description": "Most rows; the owner's setting db.max_rows bounds it."});
+    vec![
+        Shape {
+            name: "muster_db_schemas",
+            title: "List schemas",
+            does: Does::ReadsElsewhere,
+            description: "Lists the schemas of a database. Charges db_read on the db_connection.",
+            input: json!({"connection_id": connection_id()}),
+            required: &["connection_id"],
+            output: (json!({"schemas": listed(&["name"])}), &["schemas"]),
+        },
+        Shape {
+            name: "muster_db_objects",
+            title: "List tables and views",
+            does: Does::ReadsElsewhere,
+            description: "Lists tables, views and their like. Charges db_read on the db_connection.",
+            input: json!({
+                "connection_id": connection_id(),
+                "schema": text("Only this schema; all but the engine's own unless given."),
+                "kind": text("Only this kind, such as table or view.")
+            }),
+            required: &["connection_id"],
+            output: (
+                json!({"objects": {"type": "array", "items": {"type": "object", "properties": {"schema": {"type": ["string", "null"]}, "name": {"type": "string"}, "kind": {"type": "string"}}, "required": ["name", "kind"]}}}),
+                &["objects"],
+            ),
+        },
+        Shape {
+            name: "muster_db_describe",
+            title: "Describe a table",
+            does: Does::ReadsElsewhere,
+            description: "Tells columns, types, keys and indexes of a table or view. Charges db_read on the db_connection.",
+            input: json!({"connection_id": connection_id(), "object": text(OBJECT)}),
+            required: &["connection_id", "object"],
+            output: (
+                json!({
+                    "object": {"type": "object"},
+                    "columns": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}, "type": {"type": "string"}, "nullable": {"type": "boolean"}}, "required": ["name", "type", "nullable"]}},
+                    "keys": {"type": "array"},
+                    "indexes": {"type": "array"}
+                }),
+                &["columns"],
+            ),
+        },
+        Shape {
+            name: "muster_db_preview",
+            title: "Show first rows",
+            does: Does::ReadsElsewhere,
+            description: "Shows the first rows of a table or view, 20 unless limit says otherwise, in a mode in which nothing can be written. Charges db_read on the db_connection.",
+            input: json!({"connection_id": connection_id(), "object": text(OBJECT), "limit": limit()}),
+            required: &["connection_id", "object"],
+            output: answer(),
+        },
+        Shape {
+            name: "muster_db_explain",
+            title: "Explain a statement",
+            does: Does::ReadsElsewhere,
+            description: "Tells how the engine would run a statement, without running a write. Charges db_read on the db_connection.",
+            input: json!({"connection_id": connection_id(), "statement": text(STATEMENT)}),
+            required: &["connection_id", "statement"],
+            output: (json!({"plan": {}}), &["plan"]),
+        },
+        Shape {
+            name: "muster_db_query",
+            title: "Read from a database",
+            does: Does::ReadsElsewhere,
+            description: "Runs one statement that only reads, in a mode in which nothing can be written. A statement that is not known to read is refused: muster_db_execute runs those that write. Charges db_read on the db_connection.",
+            input: json!({"connection_id": connection_id(), "statement": text(STATEMENT), "limit": limit()}),
+            required: &["connection_id", "statement"],
+            output: answer(),
+        },
+        Shape {
+            name: "muster_db_execute",
+            title: "Write to a database",
+            does: Does::DestroysElsewhere,
+            description: "Runs one statement that may change data or schema; the only way to write. The call must say write: true. Charges db_read and db_write on the db_connection.",
+            input: json!({
+                "connection_id": connection_id(),
+                "statement": text(STATEMENT),
+                "write": {"type": "boolean", "description": "true, to say that a write is meant."}
+            }),
+            required: &["connection_id", "statement", "write"],
+            output: answer(),
         },
     ]
 }
