@@ -34,8 +34,8 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// `muster bus serve` to the letter. Agent clients start it once for each session, so it alone is told without the parser, whose tables of
-    /// every command would stay in each session's memory.
+    /// `muster bus serve` and `muster mcp` to the letter. Agent clients start them once for each session, so they are told without the parser, whose
+    /// tables of every command would stay in each session's memory.
     pub(crate) fn of_agent_client(args: &[std::ffi::OsString]) -> Option<Self> {
         match args {
             [_, bus, serve] if bus == "bus" && serve == "serve" => Some(Self {
@@ -44,6 +44,13 @@ impl Cli {
                 json: false,
                 owner: None,
                 command: Command::Bus(Bus::Serve(BusServe { dir: None })),
+            }),
+            [_, mcp] if mcp == "mcp" => Some(Self {
+                data_dir: None,
+                database_url: None,
+                json: false,
+                owner: None,
+                command: Command::Mcp,
             }),
             _ => None,
         }
@@ -152,6 +159,11 @@ pub(crate) enum Command {
     /// Check the whole installation, the bus's directory with it
     #[command(after_help = "Example: muster doctor --json")]
     Doctor,
+    /// MCP server muster on standard input and output, for an agent's client (MUSTER_AGENT_TOKEN); through MUSTER_URL where it answers, else on the database itself
+    #[command(
+        after_help = "Example: claude mcp add muster --env MUSTER_AGENT_TOKEN=mag_… -- muster mcp"
+    )]
+    Mcp,
     /// Print shell completions
     #[command(after_help = "Example: muster completions bash > /etc/bash_completion.d/muster")]
     Completions {
@@ -170,9 +182,9 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether this process delivers to one agent and nothing else.
+    /// Whether this process works for one agent and nothing else, perhaps over TLS.
     pub(crate) fn pushes(&self) -> bool {
-        matches!(self, Self::Bus(Bus::Pusher(_)))
+        matches!(self, Self::Bus(Bus::Pusher(_)) | Self::Mcp)
     }
 
     /// Whether this process serves one agent, or one person, on its standard streams and nothing else.

@@ -7,7 +7,7 @@ mod credential;
 mod guard;
 mod health;
 mod key;
-mod mcp_agent;
+pub mod mcp_agent;
 pub mod mcp_bus;
 mod pages;
 mod plugin_v1;

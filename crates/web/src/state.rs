@@ -8,6 +8,7 @@ use muster_core::secret::{self, NoRandomness, random_hex};
 use muster_core::{Fault, Secret};
 
 use crate::key::Key;
+use crate::mcp_agent::{Calls, Databases};
 use crate::tries::Tries;
 
 /// Shared by all doors. Cloning shares it.
@@ -25,6 +26,10 @@ pub struct Web {
     pub(crate) tries: Arc<Tries>,
     /// Marks known browsers, and makes what a name without a passkey is answered.
     pub(crate) key: Key,
+    /// Agents' calls under way.
+    pub(crate) calls: Calls,
+    /// Databases that agents use.
+    pub(crate) databases: Databases,
 }
 
 impl Web {
@@ -38,6 +43,8 @@ impl Web {
             hook_token,
             tries: Arc::default(),
             key,
+            calls: Calls::default(),
+            databases: Databases::default(),
         }
     }
 }

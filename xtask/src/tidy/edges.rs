@@ -4,7 +4,7 @@ use super::rust::{code_only, paths};
 use super::{Report, Tree};
 
 /// Each crate's folder and the crates of this repository that it may use. Development dependencies are free.
-const EDGES: [(&str, Ours); 17] = [
+const EDGES: [(&str, Ours); 18] = [
     ("crates/core", Ours::Only(&[])),
     ("crates/policy", Ours::Only(&["muster-core"])),
     ("crates/forge", Ours::Only(&["muster-core", "muster-policy"])),
@@ -14,6 +14,7 @@ const EDGES: [(&str, Ours); 17] = [
     ("crates/runtime", Ours::Only(&["muster-core"])),
     ("crates/bus", Ours::Only(&["muster-core"])),
     ("crates/mirror", Ours::Only(&["muster-core", "muster-bus"])),
+    ("crates/db-gateway", Ours::Only(&["muster-core", "muster-policy"])),
     ("crates/tui", Ours::Only(&["muster-core", "muster-bus"])),
     (
         "crates/app",
@@ -27,7 +28,16 @@ const EDGES: [(&str, Ours); 17] = [
     ),
     (
         "crates/web",
-        Ours::Only(&["muster-core", "muster-app", "muster-bus", "muster-wire"]),
+        Ours::Only(&[
+            "muster-core",
+            "muster-policy",
+            "muster-db-gateway",
+            "muster-forge",
+            "muster-worktree",
+            "muster-app",
+            "muster-bus",
+            "muster-wire",
+        ]),
     ),
     ("crates/muster", Ours::Any),
     ("crates/testkit", Ours::Any),

@@ -66,6 +66,17 @@ pub(super) struct Who {
     pub(super) task: Option<TaskId>,
 }
 
+impl Who {
+    pub(super) fn of(caller: &AgentCaller) -> Self {
+        Self {
+            owner: caller.owner,
+            token: caller.token,
+            label: caller.label.clone(),
+            task: caller.task,
+        }
+    }
+}
+
 /// What governs the caller, read in the transaction of the decision.
 pub(super) struct Stand {
     pub(super) title: Option<String>,
@@ -237,12 +248,7 @@ enum Step {
 /// # Errors
 /// [`Refused`]; the effect must not begin.
 pub async fn decide(app: &App, caller: &AgentCaller, call: Call) -> Result<Permitted, Refused> {
-    let who = Who {
-        owner: caller.owner,
-        token: caller.token,
-        label: caller.label.clone(),
-        task: caller.task,
-    };
+    let who = Who::of(caller);
     match first(app, &who, &call).await {
         Err(fault) => Err(unrecorded(app, &who, &call, &fault).await),
         Ok(Step::Permitted(permitted)) => Ok(permitted),
@@ -300,6 +306,35 @@ async fn first(app: &App, who: &Who, call: &Call) -> Result<Step, Fault> {
             })
         })
         .await
+}
+
+/// Refuses a call that the policy may well allow, because a later gate stops what it is about to do, before anybody is asked about it. Where the
+/// policy refuses the call itself, that is what it is answered.
+pub async fn refuse_at_gate(app: &App, caller: &AgentCaller, call: Call, message: String) -> Refused {
+    let who = Who::of(caller);
+    let (asking, stopped, now) = (who.clone(), call.clone(), app.clock.now());
+    let refused: Result<Refused, Fault> = app
+        .db
+        .write(who.owner, move |tx| {
+            Box::pin(async move {
+                let stand = stand(tx, asking.task).await?;
+                let facts = Facts::of(&asking, &stopped, &stand);
+                Ok(
+                    match muster_policy::decide(stand.governing.standing(), &stopped.needs) {
+                        Decision::Deny(refusal) => deny(tx, now, &facts, &refusal),
+                        Decision::Allow(_) | Decision::Ask(_) => {
+                            facts.record(tx, now, "refused_gate", None, None);
+                            refused("refused_gate", message, &facts, None)
+                        }
+                    },
+                )
+            })
+        })
+        .await;
+    match refused {
+        Ok(refused) => refused,
+        Err(fault) => unrecorded(app, &who, &call, &fault).await,
+    }
 }
 
 pub(super) async fn deny(

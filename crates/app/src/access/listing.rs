@@ -1,7 +1,7 @@
 //! What an agent may see in lists: every candidate is charged by itself, and what is refused is left out. Never says that something was left out.
 
 use muster_core::Fault;
-use muster_policy::{Action, Answer, Judged, Pair, Resource, ScopeKind};
+use muster_policy::{Action, Answer, Effect, Judged, Pair, Resource, ScopeKind};
 use serde::Serialize;
 use serde_json::json;
 
@@ -196,6 +196,23 @@ pub async fn connections(app: &App, caller: &AgentCaller, tool: &str) -> Result<
         })
         .await;
     listed.map_err(|fault| broke(&fault))
+}
+
+/// What is left of a pair for the caller as things stand: allow, ask, or nothing. It charges nothing, asks nobody and is no permit: it is for
+/// what an answer may show besides what its call charged.
+///
+/// # Errors
+/// A fault; then nothing may be shown.
+pub async fn leaves(app: &App, caller: &AgentCaller, pair: Pair) -> Result<Option<Effect>, Fault> {
+    let task = caller.task;
+    app.db
+        .read(caller.owner, move |tx| {
+            Box::pin(async move {
+                let stand = stand(tx, task).await?;
+                Ok(stand.governing.standing().verdict(&pair).answer.leaves())
+            })
+        })
+        .await
 }
 
 /// What an agent is and may do.

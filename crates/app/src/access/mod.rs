@@ -16,8 +16,10 @@ mod waiting;
 
 pub(crate) use asks::task_closed;
 pub use asks::{Ask, AskError, Decider, approve, list, refuse, show, sweep};
-pub use gate::{Call, Permitted, Refused, decide};
-pub use listing::{Connection, Reachable, Whoami, WhoamiGrant, WhoamiTask, connections, reachable, whoami};
+pub use gate::{Call, Permitted, Refused, decide, refuse_at_gate};
+pub use listing::{
+    Connection, Reachable, Whoami, WhoamiGrant, WhoamiTask, connections, leaves, reachable, whoami,
+};
 pub use presence::{Present, Process, Seat, present, somebody_present};
 pub use prompt::{ToolPrompt, Unanswered, prompt};
 pub use sql::STATEMENTS;

@@ -45,12 +45,7 @@ pub enum Unanswered {
 /// # Errors
 /// [`Unanswered`]; the call must not be forwarded.
 pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result<AskId, Unanswered> {
-    let who = Who {
-        owner: caller.owner,
-        token: caller.token,
-        label: caller.label.clone(),
-        task: caller.task,
-    };
+    let who = Who::of(caller);
     let broke = |fault: Fault| {
         tracing::error!(error = %fault.chain(), "a plugin tool's call could not be asked about, so it was refused");
         Unanswered::Withdrawn

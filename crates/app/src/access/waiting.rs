@@ -127,12 +127,37 @@ fn charged(call: &Call) -> Value {
         .collect()
 }
 
+/// The process is being stopped: its call waits no longer. The ask expires with it, unless a call in another process waits for it too, or
+/// somebody answered at this very moment.
+async fn stopped(app: &App, owner: OwnerId, place: Place) -> Result<(AskState, Option<String>), Fault> {
+    let now = app.clock.now();
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                tx.run(&sql::LEAVE, (place.caller,)).await?;
+                if tx.number(&sql::CALLERS_LEFT, (place.ask,)).await? == 0 {
+                    let none = None::<String>;
+                    let state = AskState::Expired.as_str();
+                    tx.run(&sql::DECIDE, (place.ask, state, now, none)).await?;
+                    wake(tx);
+                }
+                let (word, by): (String, Option<String>) = tx.one(&sql::STATE, (place.ask,)).await?;
+                let state = AskState::parse(&word).ok_or_else(|| {
+                    Fault::contradiction("asks", place.ask.get(), "its state is none of the five")
+                })?;
+                Ok((state, by))
+            })
+        })
+        .await
+}
+
 pub(super) async fn until_decided(
     app: &App,
     owner: OwnerId,
     place: Place,
 ) -> Result<(AskState, Option<String>), Fault> {
     let waiter = app.db.wakeups().waiter(Topic::Asks(owner));
+    let stop = app.tasks.stopping();
     loop {
         let woken = waiter.woken();
         if let End::Decided(state, by) = look(app, owner, place.ask).await? {
@@ -146,6 +171,7 @@ pub(super) async fn until_decided(
         }
         tokio::select! {
             () = woken => {}
+            () = stop.cancelled() => return stopped(app, owner, place).await,
             () = tokio::time::sleep(LOOK) => {}
         }
     }
@@ -183,7 +209,7 @@ async fn end(
                     ),
                     AskState::Expired | AskState::Parked => (
                         "refused_expired",
-                        "Refused, and nothing was done: nobody answered in time. That is no decision of your owner's; you may ask again later.",
+                        "Refused, and nothing was done: nobody answered in time, or before muster was stopped. That is no decision of your owner's; you may ask again later.",
                     ),
                 };
                 facts.record(tx, now, outcome, ask, None);

@@ -20,7 +20,7 @@ pub struct Event {
     pub actor: String,
     /// What it happened to.
     pub subject: Subject,
-    /// Further facts; never a secret, never outside text.
+    /// Further facts; never a secret, and outside text only as a value of its own (the reason that a task was closed for).
     pub data: Json,
 }
 

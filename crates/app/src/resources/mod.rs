@@ -105,6 +105,8 @@ pub struct OfTask {
     pub project: Target,
     /// The worktree, once it was made.
     pub worktree: Option<Target>,
+    /// The project's repository, when it has one.
+    pub repo: Option<Target>,
 }
 
 impl OfTask {
@@ -122,9 +124,10 @@ impl OfTask {
 struct TaskRow {
     project_id: i64,
     worktree_id: Option<i64>,
+    repo: Option<String>,
 }
 
-/// What calls about a task name; `None` when there is no such task.
+/// What calls about a task name; `None` when there is no such task, or its project was removed.
 ///
 /// # Errors
 /// A fault.
@@ -142,7 +145,25 @@ pub async fn of_task(tx: &mut Tx, task: TaskId) -> Result<Option<OfTask>, Fault>
     let project = Resource::new(ScopeKind::Project, &project)
         .and_then(Target::new)
         .map_err(broken)?;
-    Ok(Some(OfTask { project, worktree }))
+    let repo = row
+        .repo
+        .map(|repo| Resource::new(ScopeKind::Repo, &repo).and_then(Target::new))
+        .transpose()
+        .map_err(broken)?;
+    Ok(Some(OfTask {
+        project,
+        worktree,
+        repo,
+    }))
+}
+
+/// The same in a transaction of its own.
+///
+/// # Errors
+/// A fault.
+pub async fn task(db: &Db, owner: OwnerId, task: TaskId) -> Result<Option<OfTask>, Fault> {
+    db.read(owner, move |tx| Box::pin(async move { of_task(tx, task).await }))
+        .await
 }
 
 impl Resources {

@@ -15,9 +15,10 @@ pub(super) static REPOS: Sql = owned(
     "resources.repos",
     "SELECT p.repo FROM projects p WHERE p.owner_id = $1 AND p.repo IS NOT NULL AND p.removed_at IS NULL",
 );
+/// Only while its project is there: a call charges nothing on what is gone.
 pub(super) static OF_TASK: Sql = owned(
     "resources.of_task",
-    "SELECT t.project_id, (SELECT w.id FROM worktrees w WHERE w.owner_id = $1 AND w.task_id = t.id AND w.removed_at IS NULL) AS worktree_id FROM tasks t WHERE t.owner_id = $1 AND t.id = $2",
+    "SELECT t.project_id, (SELECT w.id FROM worktrees w WHERE w.owner_id = $1 AND w.task_id = t.id AND w.removed_at IS NULL) AS worktree_id, p.repo FROM tasks t JOIN projects p ON p.owner_id = $1 AND p.id = t.project_id AND p.removed_at IS NULL WHERE t.owner_id = $1 AND t.id = $2",
 );
 
 /// All of them.

@@ -12,7 +12,7 @@ mod worktrees;
 pub use add::{NewTask, PolicyChoice, Ticket, add, import};
 pub use error::TaskError;
 pub use list::{Run, Source, Task, TaskPolicy, find, list};
-pub use moves::{close, set_status};
+pub use moves::{close, close_because, set_status};
 pub use runs::{NewRun, cancel_run, spawn};
 pub use sql::STATEMENTS;
 pub use state::{By, RunState, StatusRefusal, TaskStatus, TicketKey};

@@ -3,6 +3,7 @@
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{OwnerId, ProjectId, TaskId};
+use muster_core::text::Detail;
 use muster_store::{Topic, Tx};
 use serde_json::{Value, json};
 
@@ -29,7 +30,7 @@ pub async fn set_status(
         By::Owner => Mover::Owner,
         By::Agent(_) => Mover::AgentMoving,
     };
-    set(app, owner, by, mover, task, to).await
+    set(app, owner, by, mover, task, to, None).await
 }
 
 /// Closes a task: its queued runs are cancelled and its parked asks withdrawn. A closed one stays as it is.
@@ -37,11 +38,25 @@ pub async fn set_status(
 /// # Errors
 /// [`TaskError::NotFound`], or a fault.
 pub async fn close(app: &App, owner: OwnerId, by: By, task: TaskId) -> Result<Task, TaskError> {
+    close_because(app, owner, by, task, None).await
+}
+
+/// The same with a reason, which the audit log keeps. Outside text.
+///
+/// # Errors
+/// As [`close`].
+pub async fn close_because(
+    app: &App,
+    owner: OwnerId,
+    by: By,
+    task: TaskId,
+    reason: Option<Detail>,
+) -> Result<Task, TaskError> {
     let mover = match by {
         By::Owner => Mover::Owner,
         By::Agent(_) => Mover::AgentClosing,
     };
-    set(app, owner, by, mover, task, TaskStatus::Closed).await
+    set(app, owner, by, mover, task, TaskStatus::Closed, reason).await
 }
 
 async fn set(
@@ -51,6 +66,7 @@ async fn set(
     mover: Mover,
     task: TaskId,
     to: TaskStatus,
+    reason: Option<Detail>,
 ) -> Result<Task, TaskError> {
     let now = app.clock.now();
     app.db
@@ -69,7 +85,7 @@ async fn set(
                     let closed_at = (to == TaskStatus::Closed).then_some(now);
                     tx.run(&sql::SET_STATUS, (task, to.as_str(), closed_at)).await?;
                     let (name, data) = if step == Step::Closes {
-                        ("task.close", ended(tx, task, now).await?)
+                        ("task.close", ended(tx, task, now, reason.as_ref()).await?)
                     } else {
                         (
                             "task.set_status",
@@ -92,9 +108,13 @@ async fn set(
 }
 
 /// Ends what waits for a task that is closed; what that was, for the audit row.
-async fn ended(tx: &mut Tx, task: TaskId, now: Time) -> Result<Value, Fault> {
+async fn ended(tx: &mut Tx, task: TaskId, now: Time, reason: Option<&Detail>) -> Result<Value, Fault> {
     let runs: Vec<(i64,)> = tx.all(&sql::CANCEL_RUNS, (task, now)).await?;
     let asks = access::task_closed(tx, task, now).await?;
     let runs: Vec<String> = runs.iter().map(|(id,)| id.to_string()).collect();
-    Ok(json!({"cancelled_runs": runs, "withdrawn_asks": asks}))
+    let mut data = json!({"cancelled_runs": runs, "withdrawn_asks": asks});
+    if let (Some(reason), Some(data)) = (reason, data.as_object_mut()) {
+        data.insert("reason".to_owned(), json!(reason.as_str()));
+    }
+    Ok(data)
 }

@@ -11,6 +11,7 @@ pub(crate) mod settings;
 mod token;
 
 pub(super) use init::init;
+pub(super) use serve::log;
 
 use std::path::{Path, PathBuf};
 

@@ -13,6 +13,7 @@ mod doctor;
 mod host;
 mod integration;
 mod man;
+mod mcp;
 mod owner;
 mod plugins;
 mod policy;
@@ -91,6 +92,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Setting(command) => setting::run(&config, command, json).await,
         Command::Audit(command) => audit::run(&config, command, json).await,
         Command::Config(_) => config::show(&config, json),
+        Command::Mcp => mcp::run(config).await,
         Command::Doctor => doctor::run(&config, json).await,
         Command::Init(_)
         | Command::Bus(_)

@@ -1,7 +1,10 @@
-//! The agents' door `/mcp`: MCP server `muster` over Streamable HTTP, stateless, JSON answers. Never offers a tool to an agent that may not call it.
+//! MCP server `muster`: the agents' door `/mcp` over Streamable HTTP, stateless, JSON answers, and the same on standard streams. Never decides what an agent may do: the app does, call by call.
 
 mod caller;
+mod flight;
+mod remote;
 mod server;
+mod stdio;
 mod tools;
 
 use std::sync::Arc;
@@ -15,6 +18,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use muster_app::accounts::AgentCaller;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::de::IgnoredAny;
@@ -24,8 +28,12 @@ use tower::ServiceExt as _;
 use crate::Web;
 use crate::router::{Door, Table};
 
-/// Tool arguments are a reply of at most 16 KiB; this leaves room for every way of spelling one.
-const BODY: usize = 256 * 1024;
+pub(crate) use flight::Calls;
+pub use stdio::{Open, Session};
+pub(crate) use tools::Databases;
+
+/// The largest arguments are a task's text of 256 KiB; this leaves room for every way of spelling one.
+const BODY: usize = 2 * 1024 * 1024;
 
 pub(crate) fn table(web: &Web) -> Table {
     let agents_only = from_fn_with_state(web.clone(), caller::agents_only);
@@ -52,10 +60,15 @@ async fn serve(State(web): State<Web>, request: Request) -> Response {
     // The host was checked for every door already, and the origin above, both by muster's own rules.
     config.allowed_hosts = Vec::new();
     config.allowed_origins = Vec::new();
-    config.cancellation_token = web.app.tasks.stopping();
-    let app = web.app.clone();
+    let (app, calls, databases) = (web.app.clone(), web.calls.clone(), web.databases.clone());
     let service = StreamableHttpService::new(
-        move || Ok(server::Server::new(app.clone())),
+        move || {
+            Ok(server::Server::new(
+                app.clone(),
+                calls.clone(),
+                databases.clone(),
+            ))
+        },
         Arc::new(NeverSessionManager::default()),
         config,
     );
@@ -66,6 +79,9 @@ async fn serve(State(web): State<Web>, request: Request) -> Response {
         Err(refusal) => return refusal,
     };
     let json = is_json(&parts.headers);
+    if let Some(caller) = parts.extensions.get::<AgentCaller>() {
+        web.calls.heard(caller.token, &bytes);
+    }
     let request = Request::from_parts(parts, Body::from(bytes.clone()));
     let response = match service.oneshot(request).await {
         Ok(response) => response.into_response(),
@@ -87,7 +103,7 @@ async fn taken(method: &Method, body: Body) -> Result<Bytes, Response> {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err((
             StatusCode::PAYLOAD_TOO_LARGE,
-            "the body is larger than 256 KiB; nothing was done\n",
+            "the body is larger than 2 MiB; nothing was done\n",
         )
             .into_response()),
         Err(_) => Err((

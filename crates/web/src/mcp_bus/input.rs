@@ -41,7 +41,7 @@ fn unread(line: &[u8]) -> Option<Unread> {
 }
 
 /// Lines of a reader on their way to the protocol's library.
-pub(super) struct Input<R> {
+pub(crate) struct Input<R> {
     reader: BufReader<R>,
     /// What was read of the line, and how much of it was passed on.
     line: Vec<u8>,
@@ -126,7 +126,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
 }
 
 /// The library's own transport, behind an [`Input`].
-pub(super) struct Lines<R: AsyncRead + Unpin, W: AsyncWrite> {
+pub(crate) struct Lines<R: AsyncRead + Unpin, W: AsyncWrite> {
     inner: AsyncRwTransport<RoleServer, Input<R>, W>,
     unread: UnboundedReceiver<Unread>,
     /// An answer on its way. Kept here, since whoever waits for a message may stop waiting and come back.
@@ -138,7 +138,7 @@ where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    pub(super) fn new(reader: R, writer: W, ended: CancellationToken) -> Self {
+    pub(crate) fn new(reader: R, writer: W, ended: CancellationToken) -> Self {
         let (told, unread) = mpsc::unbounded_channel();
         let input = Input {
             reader: BufReader::new(reader),

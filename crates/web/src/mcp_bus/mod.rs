@@ -4,7 +4,7 @@ mod budget;
 mod caller;
 mod flight;
 mod gate;
-mod input;
+pub(crate) mod input;
 mod lanes;
 pub mod remote;
 mod server;

@@ -132,6 +132,18 @@ impl Doors {
         }
     }
 
+    /// Sends a request from a task of its own and reads all of its answer, an event stream's too: its kind and its text.
+    pub(crate) fn stream(&self, ask: Ask) -> tokio::task::JoinHandle<(String, String)> {
+        let request = ask.request(&self.host, self.web.origin.base());
+        let answer = self.router.clone().oneshot(request);
+        tokio::spawn(async move {
+            let (parts, body) = answer.await.unwrap().into_parts();
+            let kind = parts.headers.get(CONTENT_TYPE).unwrap().to_str().unwrap().to_owned();
+            let text = body.collect().await.unwrap().to_bytes();
+            (kind, String::from_utf8(text.to_vec()).unwrap())
+        })
+    }
+
     /// A request on its way, which goes on only while somebody waits for it: one that hangs up drops it.
     pub(crate) fn on_its_way(&self, ask: Ask) -> std::pin::Pin<Box<dyn Future<Output = u16> + Send>> {
         let request = ask.request(&self.host, self.web.origin.base());

@@ -2,10 +2,14 @@
 #![cfg(test)]
 
 mod accepting;
+mod agent_kit;
+mod agents;
 mod api;
 mod ask;
+mod asks;
 mod cards;
 mod claims;
+mod databases;
 mod decoys;
 mod guesses;
 mod hang_ups;

@@ -79,13 +79,12 @@ fn draft(message: impl Into<i64>, body: &str) -> Value {
     json!({"name": "reply_draft", "arguments": {"message_id": message.into(), "body": body}})
 }
 
-/// The names of the tools in a list.
+/// The names of the tools in a list, without those that every agent has.
 fn names(answer: &Value) -> Vec<&str> {
-    answer["result"]["tools"]
-        .as_array()
-        .unwrap()
-        .iter()
+    let all = answer["result"]["tools"].as_array().unwrap();
+    all.iter()
         .map(|tool| tool["name"].as_str().unwrap())
+        .filter(|name| !name.starts_with("muster_"))
         .collect()
 }
 

@@ -71,7 +71,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 /// Logs go to standard error, which clients keep apart.
-pub(super) fn log(usual: Level) {
+pub(in crate::commands) fn log(usual: Level) {
     // Targets and levels are enough here, and every session is spared the regular expressions of the filter that can more.
     let filter = environment("MUSTER_LOG")
         .and_then(|said| said.parse().ok())

@@ -1,33 +1,17 @@
-//! The tools of `/mcp`: what each takes, who is offered it, and what it answers. Never decides: the app refuses, also by name.
-
-use std::sync::Arc;
+//! `reply_draft`, the chief's tool: what it takes and how it refuses. Never decides: the app does, also by name.
 
 use muster_app::App;
 use muster_app::accounts::AgentCaller;
 use muster_app::drafts::{self, FileRefusal};
 use muster_core::ids::MessageId;
-use rmcp::model::{CallToolResult, ErrorData, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-const REPLY_DRAFT: &str = "reply_draft";
+use super::schema::{object, output};
 
-/// The tools this caller may call.
-pub(super) fn offered(app: &App, caller: &AgentCaller) -> Vec<Tool> {
-    if app.settings.plugins && caller.chief.is_some() {
-        vec![reply_draft()]
-    } else {
-        Vec::new()
-    }
-}
+pub(super) const NAME: &str = "reply_draft";
 
-fn object(value: Value) -> Arc<JsonObject> {
-    match value {
-        Value::Object(map) => Arc::new(map),
-        _ => Arc::new(JsonObject::new()),
-    }
-}
-
-fn reply_draft() -> Tool {
+pub(super) fn tool() -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
@@ -37,16 +21,12 @@ fn reply_draft() -> Tool {
         "required": ["message_id", "body"],
         "additionalProperties": false
     });
-    let output = json!({
-        "type": "object",
-        "properties": {"draft_id": {"type": "integer"}, "status": {"type": "string", "const": "pending"}, "superseded": {"type": "integer"}},
-        "required": ["draft_id", "status", "superseded"]
-    });
+    let answer = json!({"draft_id": {"type": "integer"}, "status": {"type": "string", "const": "pending"}, "superseded": {"type": "integer"}});
     let description = "Files a reply to an inbound message as a draft for your owner, in place of an earlier draft of yours that still waits. \
                        It sends nothing: your owner reads the draft and approves or rejects it. Refused for a message marked no_reply, \
                        while another reply to the same message is on its way, and while 20 of your drafts wait.";
-    let mut tool = Tool::new_with_raw(REPLY_DRAFT, Some(description.into()), object(input));
-    tool.output_schema = Some(object(output));
+    let mut tool = Tool::new_with_raw(NAME, Some(description.into()), object(input));
+    tool.output_schema = Some(output(answer, &["draft_id", "status", "superseded"]));
     tool.title = Some("Draft a reply".to_owned());
     tool.annotations = Some(ToolAnnotations::from_raw(
         None,
@@ -58,20 +38,7 @@ fn reply_draft() -> Tool {
     tool
 }
 
-/// Calls a tool by name. A refusal is a result the model can read; only an unknown name is a protocol error.
-pub(super) async fn call(
-    app: &App,
-    caller: &AgentCaller,
-    name: &str,
-    arguments: JsonObject,
-) -> Result<CallToolResult, ErrorData> {
-    match name {
-        REPLY_DRAFT => Ok(call_reply_draft(app, caller, &arguments).await),
-        _ => Err(ErrorData::invalid_params("there is no such tool", None)),
-    }
-}
-
-async fn call_reply_draft(app: &App, caller: &AgentCaller, arguments: &JsonObject) -> CallToolResult {
+pub(super) async fn call(app: &App, caller: &AgentCaller, arguments: &JsonObject) -> CallToolResult {
     let message = arguments
         .get("message_id")
         .and_then(Value::as_i64)

@@ -1,0 +1,159 @@
+//! What a database has in it: schemas, objects, their columns, keys and indexes. Never reads rows.
+
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// A schema; in MySQL a database, in MongoDB the connection's database, in Redis a numbered database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Schema {
+    /// Its name.
+    pub name: String,
+}
+
+/// A table, a view or their like.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Object {
+    /// The schema it is in, where the engine has any.
+    pub schema: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// `table`, `view`, `materialized_view`, `foreign_table`, `sequence`, `collection`, `key_type:N`…
+    pub kind: String,
+    /// Its size in bytes, where the engine knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// What its owner wrote about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ColumnInfo {
+    /// Its name.
+    pub name: String,
+    /// Its type in the database's own words.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether it may hold no value.
+    pub nullable: bool,
+    /// What it holds when nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// What its owner wrote about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+/// An index or a key, in the database's own words.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Rule {
+    /// Its name.
+    pub name: String,
+    /// `primary`, `unique`, `foreign`, `check`, `index`…
+    pub kind: String,
+    /// What it says.
+    pub definition: String,
+}
+
+/// What an object is made of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Description {
+    /// The object itself.
+    pub object: Object,
+    /// Its columns in order; in Redis and MongoDB what was found in a sample.
+    pub columns: Vec<ColumnInfo>,
+    /// Its keys and checks.
+    pub keys: Vec<Rule>,
+    /// Its indexes.
+    pub indexes: Vec<Rule>,
+}
+
+/// What the account of an address may do beyond reading.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Wide {
+    /// Whether it may do more than read.
+    pub wide: bool,
+    /// What more, one sentence each.
+    pub reasons: Vec<String>,
+    /// What an administrator runs to make an account that only reads. `CHANGE_ME` stands for its password.
+    pub statements: Vec<String>,
+}
+
+/// One thing that the gateway promises, tried on the live connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Guarantee {
+    /// Which.
+    pub id: &'static str,
+    /// Whether it held.
+    pub ok: bool,
+    /// What was tried and what came of it.
+    pub detail: String,
+}
+
+impl Guarantee {
+    pub(crate) fn held(id: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            id,
+            ok: true,
+            detail: detail.into(),
+        }
+    }
+
+    pub(crate) fn broken(id: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            id,
+            ok: false,
+            detail: detail.into(),
+        }
+    }
+
+    pub(crate) fn of(id: &'static str, ok: bool, held: &str, broken: &str) -> Self {
+        if ok {
+            Self::held(id, held)
+        } else {
+            Self::broken(id, broken)
+        }
+    }
+}
+
+/// `schema.name`, either part in double quotes where it has a dot in it.
+pub(crate) fn split_name(object: &str) -> Result<(Option<String>, String), Error> {
+    let mut parts: Vec<String> = vec![String::new()];
+    let mut quoted = false;
+    let mut letters = object.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                push(&mut parts, '"');
+            }
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(String::new()),
+            other => push(&mut parts, other),
+        }
+    }
+    let mut parts = parts.into_iter();
+    match (parts.next(), parts.next(), parts.next(), quoted) {
+        (Some(name), None, None, false) if !name.is_empty() => Ok((None, name)),
+        (Some(schema), Some(name), None, false) if !schema.is_empty() && !name.is_empty() => {
+            Ok((Some(schema), name))
+        }
+        _ => Err(Error::Invalid(
+            "An object is named NAME or SCHEMA.NAME".to_owned(),
+        )),
+    }
+}
+
+fn push(parts: &mut [String], letter: char) {
+    if let Some(part) = parts.last_mut() {
+        part.push(letter);
+    }
+}
+
+pub(crate) fn not_found(object: &str) -> Error {
+    Error::NotFound {
+        what: crate::classify::shown(object),
+    }
+}

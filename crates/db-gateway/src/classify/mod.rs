@@ -1,0 +1,33 @@
+//! What a statement needs: read, write or refuse, per engine. Never connects, waits or remembers, and never guesses: what it does not know is refused.
+//!
+//! The verdict is advice with a purpose: it keeps away what an engine's read-only mode lets through (locks, settings, files,
+//! other sessions) and sends writes to the door that asks for the right. That nothing is written is the engine's guarantee.
+
+mod lex;
+mod mongodb;
+mod mysql;
+mod postgres;
+pub(crate) mod redis;
+mod sql;
+pub(crate) mod sqlite;
+mod verdict;
+
+pub(crate) use verdict::shown;
+pub use verdict::{Class, Verdict};
+
+use crate::engine::Engine;
+
+/// What `statement` needs on `engine`.
+///
+/// A statement is SQL, a command line of Redis quoted as in redis-cli, or a command of MongoDB as JSON. At most 256 KiB;
+/// the time it takes grows with the length and with nothing else.
+#[must_use]
+pub fn classify(engine: Engine, statement: &str) -> Verdict {
+    match engine {
+        Engine::Postgres => postgres::classify(statement),
+        Engine::Mysql | Engine::Mariadb => mysql::classify(statement),
+        Engine::Sqlite => sqlite::classify(statement),
+        Engine::Redis => redis::classify(statement),
+        Engine::Mongodb => mongodb::classify(statement),
+    }
+}

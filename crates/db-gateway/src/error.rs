@@ -1,0 +1,167 @@
+//! Why a call was not answered, as sentences. Never holds an address's password: every text of a server passes [`Scrub`] first.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::classify::Verdict;
+
+/// Why a call was not answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The permit is not one for this call.
+    #[error("Refused, and nothing was sent: the call has no permit for {missing} on this connection.")]
+    NotPermitted {
+        /// The action that is missing.
+        missing: &'static str,
+    },
+    /// The gate stopped the statement.
+    #[error("Refused by the gate, and nothing was sent: {}. {}", verdict.reason, what_to_do(verdict))]
+    Gate {
+        /// What the statement would need.
+        verdict: Verdict,
+    },
+    /// The engine answered with an error.
+    #[error("The database answered with error {code}: {message}{}", place(*position))]
+    Engine {
+        /// Its own code: an SQLSTATE, a number, a word.
+        code: String,
+        /// What it said, without secrets.
+        message: String,
+        /// Where in the statement, counted in characters from 1.
+        position: Option<u32>,
+    },
+    /// It took too long and was stopped.
+    #[error("Stopped after {} s, and nothing was kept: the statement took too long. Ask for less of it.", after.as_secs_f64())]
+    TimedOut {
+        /// The limit.
+        after: Duration,
+    },
+    /// There is no way to the server, or it did not let muster in.
+    #[error("The database could not be reached: {why}.")]
+    Unreachable {
+        /// Why, without secrets.
+        why: String,
+    },
+    /// The mode in which nothing can be written could not be entered, so nothing was read either.
+    #[error(
+        "Nothing was read, because the database did not enter the mode in which it cannot be changed: {why}."
+    )]
+    Unguarded {
+        /// Why, without secrets.
+        why: String,
+    },
+    /// There is no such thing in the database.
+    #[error("There is no {what} in this database.")]
+    NotFound {
+        /// What was asked for, escaped.
+        what: String,
+    },
+    /// The engine has nothing like it.
+    #[error("{engine} has no {what}.")]
+    Unsupported {
+        /// Which engine.
+        engine: &'static str,
+        /// What it has none of.
+        what: &'static str,
+    },
+    /// An argument makes no sense.
+    #[error("{0}.")]
+    Invalid(String),
+}
+
+fn what_to_do(verdict: &Verdict) -> &'static str {
+    match verdict.class {
+        crate::Class::Read => "Send it as it is.",
+        crate::Class::Write => "It needs db_write and a call that says write.",
+        crate::Class::Refuse => "No call of the gateway runs it.",
+    }
+}
+
+fn place(position: Option<u32>) -> String {
+    position.map_or_else(String::new, |at| format!(" (at character {at})"))
+}
+
+impl Error {
+    /// The engine's own code, where the engine gave one.
+    #[must_use]
+    pub fn engine_code(&self) -> Option<&str> {
+        match self {
+            Self::Engine { code, .. } => Some(code),
+            Self::TimedOut { .. } => Some("timeout"),
+            Self::Unreachable { .. } => Some("unreachable"),
+            Self::Unguarded { .. } => Some("unguarded"),
+            _ => None,
+        }
+    }
+
+    /// The word for callers of tools: `refused_gate`, `not_found`, `invalid_argument`, `engine_error`, `refused_not_granted`.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NotPermitted { .. } => "refused_not_granted",
+            Self::Gate { .. } => "refused_gate",
+            Self::NotFound { .. } => "not_found",
+            Self::Unsupported { .. } | Self::Invalid(_) => "invalid_argument",
+            Self::Engine { .. }
+            | Self::TimedOut { .. }
+            | Self::Unreachable { .. }
+            | Self::Unguarded { .. } => "engine_error",
+        }
+    }
+
+    /// The verdict of the gate, where it was the gate.
+    #[must_use]
+    pub const fn verdict(&self) -> Option<&Verdict> {
+        match self {
+            Self::Gate { verdict } => Some(verdict),
+            _ => None,
+        }
+    }
+}
+
+/// Takes secrets out of what a server or a library says.
+#[derive(Clone, Default)]
+pub(crate) struct Scrub {
+    secrets: Vec<String>,
+}
+
+impl fmt::Debug for Scrub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scrub")
+    }
+}
+
+impl Scrub {
+    pub(crate) fn of(secrets: impl IntoIterator<Item = String>) -> Self {
+        let mut secrets: Vec<String> = secrets.into_iter().filter(|secret| !secret.is_empty()).collect();
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Self { secrets }
+    }
+
+    /// At most 2,000 characters, secrets and whatever a terminal acts on replaced.
+    pub(crate) fn clean(&self, said: &str) -> String {
+        let mut text = said.to_owned();
+        for secret in &self.secrets {
+            if text.contains(secret.as_str()) {
+                text = text.replace(secret.as_str(), "***");
+            }
+        }
+        text.chars()
+            .take(2000)
+            .map(|letter| {
+                if letter.is_control() && letter != '\n' {
+                    ' '
+                } else {
+                    letter
+                }
+            })
+            .collect()
+    }
+
+    pub(crate) fn unreachable(&self, why: impl fmt::Display) -> Error {
+        Error::Unreachable {
+            why: self.clean(&why.to_string()),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What is in a database of MySQL, by constant queries of its catalogue. Never puts a name into a statement without quoting it.
+
+use mysql_async::Value;
+
+use super::Server;
+use crate::answer::{Cell, Rows};
+use crate::catalogue::{ColumnInfo, Description, Object, Rule, Schema, not_found, split_name};
+use crate::error::Error;
+use crate::limits::Limits;
+
+const SCHEMAS: &str = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA \
+     ORDER BY SCHEMA_NAME IN ('information_schema', 'mysql', 'performance_schema', 'sys'), SCHEMA_NAME";
+
+const OBJECTS: &str = "SELECT TABLE_SCHEMA, TABLE_NAME, CASE TABLE_TYPE WHEN 'VIEW' THEN 'view' WHEN 'SYSTEM VIEW' THEN 'view' \
+     WHEN 'SEQUENCE' THEN 'sequence' ELSE 'table' END, CAST(DATA_LENGTH + INDEX_LENGTH AS CHAR), TABLE_COMMENT, \
+     CAST(TABLE_ROWS AS CHAR) FROM information_schema.TABLES \
+     WHERE TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) OR (? = '' AND DATABASE() IS NULL \
+     AND TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')) ORDER BY TABLE_SCHEMA, TABLE_NAME";
+
+const COLUMNS: &str = "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, COLUMN_COMMENT FROM information_schema.COLUMNS \
+     WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION";
+
+const INDEXES: &str = "SELECT INDEX_NAME, CASE WHEN MIN(NON_UNIQUE) = 0 THEN 'unique' ELSE 'index' END, \
+     CONCAT(MAX(INDEX_TYPE), ' (', GROUP_CONCAT(COLUMN_NAME ORDER BY SEQ_IN_INDEX), ')') FROM information_schema.STATISTICS \
+     WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? GROUP BY INDEX_NAME ORDER BY INDEX_NAME";
+
+pub(super) fn text(cell: Option<&Cell>) -> Option<String> {
+    match cell? {
+        Cell::Text(text) => Some(text.clone()),
+        Cell::Int(number) => Some(number.to_string()),
+        Cell::Json(raw) => Some(raw.get().to_owned()),
+        _ => None,
+    }
+}
+
+fn many(limits: Limits) -> Limits {
+    Limits {
+        rows: limits.rows.max(10_000),
+        ..limits
+    }
+}
+
+fn object(row: &[Cell]) -> Object {
+    Object {
+        schema: text(row.first()),
+        name: text(row.get(1)).unwrap_or_default(),
+        kind: text(row.get(2)).unwrap_or_default(),
+        bytes: text(row.get(3)).and_then(|bytes| bytes.parse().ok()),
+        comment: text(row.get(4)).filter(|comment| !comment.is_empty() && comment != "VIEW"),
+    }
+}
+
+pub(super) fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+impl Server {
+    pub(crate) async fn schemas(&self, limits: Limits) -> Result<Vec<Schema>, Error> {
+        let rows = self.read(SCHEMAS, many(limits)).await?;
+        Ok(rows
+            .rows
+            .iter()
+            .filter_map(|row| {
+                Some(Schema {
+                    name: text(row.first())?,
+                })
+            })
+            .collect())
+    }
+
+    pub(crate) async fn objects(&self, schema: Option<&str>, limits: Limits) -> Result<Vec<Object>, Error> {
+        let schema = Value::from(schema.unwrap_or_default());
+        let rows = self
+            .read_with(OBJECTS, vec![schema.clone(), schema], many(limits))
+            .await?;
+        Ok(rows.rows.iter().map(|row| object(row)).collect())
+    }
+
+    async fn find(&self, named: &str, limits: Limits) -> Result<(Object, String, Vec<Value>), Error> {
+        let (schema, name) = split_name(named)?;
+        let known = self.objects(schema.as_deref(), limits).await?;
+        let found = known
+            .into_iter()
+            .find(|object| object.name == name)
+            .ok_or_else(|| not_found(named))?;
+        let schema = found.schema.clone().unwrap_or_default();
+        let place = vec![Value::from(schema.as_str()), Value::from(found.name.as_str())];
+        let table = format!("{}.{}", quoted(&schema), quoted(&found.name));
+        Ok((found, table, place))
+    }
+
+    pub(crate) async fn describe(&self, named: &str, limits: Limits) -> Result<Description, Error> {
+        let limits = many(limits);
+        let (object, table, place) = self.find(named, limits).await?;
+        let columns = self.read_with(COLUMNS, place.clone(), limits).await?;
+        let keys = match object.kind.as_str() {
+            "table" => {
+                let rows = self.read(&format!("SHOW CREATE TABLE {table}"), limits).await?;
+                rows.rows
+                    .first()
+                    .and_then(|row| text(row.get(1)))
+                    .unwrap_or_default()
+            }
+            _ => String::new(),
+        };
+        let indexes = self.read_with(INDEXES, place, limits).await?;
+        Ok(Description {
+            object,
+            columns: columns
+                .rows
+                .iter()
+                .map(|row| ColumnInfo {
+                    name: text(row.first()).unwrap_or_default(),
+                    kind: text(row.get(1)).unwrap_or_default(),
+                    nullable: text(row.get(2)).as_deref() == Some("YES"),
+                    default: text(row.get(3)),
+                    comment: text(row.get(4)).filter(|comment| !comment.is_empty()),
+                })
+                .collect(),
+            keys: keys.lines().filter_map(key).collect(),
+            indexes: indexes
+                .rows
+                .iter()
+                .map(|row| Rule {
+                    name: text(row.first()).unwrap_or_default(),
+                    kind: text(row.get(1)).unwrap_or_default(),
+                    definition: text(row.get(2)).unwrap_or_default(),
+                })
+                .collect(),
+        })
+    }
+
+    pub(crate) async fn preview(
+        &self,
+        named: &str,
+        rows: usize,
+        sample: bool,
+        limits: Limits,
+    ) -> Result<Rows, Error> {
+        let (_, table, _) = self.find(named, limits).await?;
+        let order = if sample { " ORDER BY RAND()" } else { "" };
+        let more = rows.saturating_add(1);
+        self.read(
+            &format!("SELECT * FROM {table}{order} LIMIT {more}"),
+            Limits { rows, ..limits },
+        )
+        .await
+    }
+
+    /// The plan as the server prints it: JSON where it was asked for, else a line for every row.
+    pub(crate) async fn explain(&self, statement: &str, limits: Limits) -> Result<String, Error> {
+        let rows = self.read(statement, limits).await?;
+        if let [row] = rows.rows.as_slice()
+            && let [one] = row.as_slice()
+        {
+            return Ok(text(Some(one)).unwrap_or_default());
+        }
+        Ok(crate::answer::Answer::Rows(rows).text())
+    }
+}
+
+/// A key or check as a line of the table's own statement says it. The catalogue would tell accounts that only read nothing of it.
+fn key(line: &str) -> Option<Rule> {
+    let line = line.trim().trim_end_matches(',');
+    let (name, rest) = match line.strip_prefix("CONSTRAINT `") {
+        Some(rest) => rest.split_once("` ")?,
+        None => ("", line),
+    };
+    let kind = [
+        ("PRIMARY KEY", "primary"),
+        ("FOREIGN KEY", "foreign"),
+        ("UNIQUE KEY", "unique"),
+        ("CHECK", "check"),
+    ]
+    .into_iter()
+    .find_map(|(word, kind)| rest.starts_with(word).then_some(kind))?;
+    let own_name = || rest.split('`').nth(1).unwrap_or(kind);
+    Some(Rule {
+        name: match (name, kind) {
+            ("", "unique") => own_name().to_owned(),
+            ("", _) => kind.to_owned(),
+            (name, _) => name.to_owned(),
+        },
+        kind: kind.to_owned(),
+        definition: rest.to_owned(),
+    })
+}

@@ -1,0 +1,188 @@
+//! Whether an account of PostgreSQL may do more than read, and whether the guarantees hold on it. Never leaves anything behind: all of it runs as reads do.
+
+use std::time::Duration;
+
+use super::Server;
+use super::describe::text;
+use crate::catalogue::{Guarantee, Wide};
+use crate::error::Error;
+use crate::limits::Limits;
+
+const RIGHTS: &str = "SELECT r.rolsuper::text, concat_ws(', ', CASE WHEN r.rolcreaterole THEN 'CREATEROLE' END, \
+     CASE WHEN r.rolcreatedb THEN 'CREATEDB' END, CASE WHEN r.rolreplication THEN 'REPLICATION' END, \
+     CASE WHEN r.rolbypassrls THEN 'BYPASSRLS' END), \
+     (SELECT string_agg(m.rolname, ', ' ORDER BY m.rolname) FROM pg_catalog.pg_roles m WHERE m.oid <> r.oid \
+        AND pg_catalog.pg_has_role(r.oid, m.oid, 'MEMBER') AND (m.rolsuper OR m.rolcreaterole OR m.rolcreatedb OR m.rolreplication \
+        OR m.rolname IN ('pg_write_all_data', 'pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', \
+        'pg_signal_backend', 'pg_checkpoint', 'pg_maintain', 'pg_create_subscription', 'pg_use_reserved_connections', \
+        'pg_signal_autovacuum_worker', 'pg_database_owner'))), \
+     (SELECT string_agg(t, ', ') FROM (SELECT n.nspname || '.' || c.relname AS t FROM pg_catalog.pg_class c \
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+        WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') \
+        AND pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') ORDER BY 1 LIMIT 5) w), \
+     (SELECT string_agg(t, ', ') FROM (SELECT n.nspname || '.' || c.relname AS t FROM pg_catalog.pg_class c \
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+        WHERE CASE WHEN c.relkind = 'S' THEN pg_catalog.has_sequence_privilege(c.oid, 'USAGE, UPDATE') ELSE false END ORDER BY 1 LIMIT 5) w), \
+     (SELECT string_agg(t, ', ') FROM (SELECT n.nspname || '.' || c.relname AS t FROM pg_catalog.pg_class c \
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE pg_catalog.pg_has_role(r.oid, c.relowner, 'USAGE') \
+        AND n.nspname !~ '^pg_toast' ORDER BY 1 LIMIT 5) w), \
+     (SELECT string_agg(n.nspname, ', ' ORDER BY n.nspname) FROM pg_catalog.pg_namespace n \
+        WHERE n.nspname !~ '^pg_(toast|temp)' AND pg_catalog.has_schema_privilege(n.oid, 'CREATE')), \
+     pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')::text, pg_catalog.current_database(), \
+     (SELECT string_agg(pg_catalog.quote_ident(n.nspname), ',' ORDER BY n.nspname) FROM pg_catalog.pg_namespace n \
+        WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'), \
+     (SELECT string_agg(pg_catalog.quote_ident(n.nspname), ',' ORDER BY n.nspname) FROM pg_catalog.pg_namespace n, \
+        pg_catalog.aclexplode(n.nspacl) a WHERE a.grantee = 0 AND a.privilege_type = 'CREATE'), \
+     pg_catalog.quote_ident(pg_catalog.current_database()) \
+     FROM pg_catalog.pg_roles r WHERE r.rolname = CURRENT_USER";
+
+/// For tries that must fail quickly.
+fn short() -> Limits {
+    Limits {
+        rows: 10,
+        bytes: 64 * 1024,
+        time: Duration::from_secs(5),
+    }
+}
+
+fn code(answer: &Result<crate::answer::Rows, Error>) -> String {
+    match answer {
+        Ok(_) => "no error".to_owned(),
+        Err(Error::Engine { code, .. }) => code.clone(),
+        Err(error) => error.to_string(),
+    }
+}
+
+impl Server {
+    pub(crate) async fn version(&self) -> Result<String, Error> {
+        let rows = self.read("SELECT pg_catalog.version()", short()).await?;
+        Ok(rows
+            .rows
+            .first()
+            .and_then(|row| text(row.first()))
+            .unwrap_or_default())
+    }
+
+    pub(crate) async fn wide(&self) -> Result<Wide, Error> {
+        let rows = self.read(RIGHTS, Limits::default()).await?;
+        let row = rows.rows.first().cloned().unwrap_or_default();
+        let said = |at: usize| text(row.get(at)).unwrap_or_default();
+        let mut reasons = Vec::new();
+        if said(0) == "true" {
+            reasons.push(
+                "The account is a superuser: it reads files, runs programs and passes every check."
+                    .to_owned(),
+            );
+        } else {
+            let mut add = |at: usize, words: &str| {
+                let what = said(at);
+                if !what.is_empty() {
+                    reasons.push(format!("{words} {what}."));
+                }
+            };
+            add(1, "The account has the attributes");
+            add(2, "The account is a member of");
+            add(3, "The account may change rows of");
+            add(4, "The account may move the sequences");
+            add(5, "The account owns, and so may change or drop,");
+            add(6, "The account may create objects in the schemas");
+            if said(7) == "true" {
+                reasons.push("The account may create schemas in the database.".to_owned());
+            }
+        }
+        Ok(Wide {
+            wide: !reasons.is_empty(),
+            reasons,
+            statements: narrow(&said(11), &said(9), &said(10)),
+        })
+    }
+
+    pub(crate) async fn check(&self) -> Vec<Guarantee> {
+        let mut found = Vec::new();
+        match self.version().await {
+            Ok(version) => found.push(Guarantee::held("reachable", version)),
+            Err(error) => return vec![Guarantee::broken("reachable", error.to_string())],
+        }
+        match self.wide().await {
+            Ok(wide) if wide.wide => found.push(Guarantee::broken("narrow_account", wide.reasons.join(" "))),
+            Ok(_) => found.push(Guarantee::held("narrow_account", "The account may only read.")),
+            Err(error) => found.push(Guarantee::broken("narrow_account", error.to_string())),
+        }
+        let mut must_fail = Vec::new();
+        for (id, statement, expected) in [
+            (
+                "no_write",
+                "CREATE TEMPORARY TABLE muster_check (x integer)",
+                "25006",
+            ),
+            ("no_way_out", "SET TRANSACTION READ WRITE", "25001"),
+            ("one_statement", "SELECT 1; SELECT 2", "42601"),
+        ] {
+            let got = code(&self.read(statement, short()).await);
+            must_fail.push(Guarantee {
+                id,
+                ok: got == expected,
+                detail: format!("{statement}: {got}, and {expected} is right."),
+            });
+        }
+        found.append(&mut must_fail);
+        found.push(self.leaves_nothing().await);
+        let limits = Limits {
+            time: Duration::from_millis(200),
+            ..short()
+        };
+        let slow = self.read("SELECT pg_catalog.pg_sleep(5)", limits).await;
+        found.push(Guarantee::of(
+            "time_limit",
+            matches!(slow, Err(Error::TimedOut { .. })),
+            "A statement of 5 s was stopped after 0.2 s.",
+            "A statement of 5 s was not stopped after 0.2 s.",
+        ));
+        found
+    }
+
+    /// A setting and a lock of one read are gone in the next, on whichever session it runs.
+    async fn leaves_nothing(&self) -> Guarantee {
+        let id = "nothing_stays";
+        let set = "SELECT pg_catalog.set_config('muster.check', 'left', false), pg_catalog.pg_try_advisory_lock(7463287)";
+        if let Err(error) = self.read(set, short()).await {
+            return Guarantee::broken(id, error.to_string());
+        }
+        let ask = "SELECT coalesce(pg_catalog.current_setting('muster.check', true), '') = '' AND NOT EXISTS \
+             (SELECT FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND objid = 7463287 AND pid = pg_catalog.pg_backend_pid())";
+        match self.read(ask, short()).await {
+            Ok(rows) => {
+                let clean = rows.rows.first().and_then(|row| text(row.first())).as_deref() == Some("true");
+                Guarantee::of(
+                    id,
+                    clean,
+                    "A setting and a lock of one read are gone in the next.",
+                    "A setting or a lock of one read is still there in the next.",
+                )
+            }
+            Err(error) => Guarantee::broken(id, error.to_string()),
+        }
+    }
+}
+
+/// The statements for an account that only reads. The names are quoted by the server already.
+fn narrow(database: &str, schemas: &str, open_to_all: &str) -> Vec<String> {
+    let mut statements = vec![
+        "CREATE ROLE muster_reader LOGIN PASSWORD 'CHANGE_ME' NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;".to_owned(),
+        "ALTER ROLE muster_reader SET default_transaction_read_only = on;".to_owned(),
+        format!("GRANT CONNECT ON DATABASE {database} TO muster_reader;"),
+    ];
+    for schema in schemas.split(',').filter(|schema| !schema.is_empty()) {
+        statements.push(format!("GRANT USAGE ON SCHEMA {schema} TO muster_reader;"));
+        statements.push(format!(
+            "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO muster_reader;"
+        ));
+        statements.push(format!(
+            "ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT ON TABLES TO muster_reader;"
+        ));
+    }
+    for schema in open_to_all.split(',').filter(|schema| !schema.is_empty()) {
+        statements.push(format!("REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC;"));
+    }
+    statements
+}

@@ -1,0 +1,372 @@
+//! PostgreSQL: every read in a read-only transaction with a snapshot, rolled back and the session discarded. Never runs two statements, and never one by the simple protocol.
+
+mod check;
+mod describe;
+mod values;
+mod wire;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fallible_iterator::FallibleIterator as _;
+use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBody};
+
+use crate::address::Url;
+use crate::answer::{Cell, Collector, Column, Rows};
+use crate::error::Error;
+use crate::limits::Limits;
+use wire::{Canceller, Incoming, Session, told};
+
+const MAX_IDLE: usize = 4;
+const IDLE_FOR: Duration = Duration::from_secs(60);
+
+/// Ends in an error unless the transaction cannot write, and with it everything that was sent behind it.
+const GUARD: &str = "SELECT 1 / (CASE WHEN current_setting('transaction_read_only') = 'on' \
+     AND current_setting('standard_conforming_strings') = 'on' THEN 1 ELSE 0 END), \
+     set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
+     set_config('IntervalStyle', 'iso_8601', true), set_config('bytea_output', 'hex', true), \
+     set_config('extra_float_digits', '1', true)";
+
+pub(crate) struct Server {
+    url: Arc<Url>,
+    idle: Mutex<Vec<(Session, Instant)>>,
+}
+
+impl Server {
+    pub(crate) fn new(url: Url) -> Self {
+        Self {
+            url: Arc::new(url),
+            idle: Mutex::new(Vec::new()),
+        }
+    }
+
+    async fn session(&self) -> Result<Session, Error> {
+        loop {
+            let taken = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            match taken {
+                Some((session, since)) if since.elapsed() < IDLE_FOR => return Ok(session),
+                Some(_) => {}
+                None => return Session::connect(&self.url).await,
+            }
+        }
+    }
+
+    fn keep(&self, mut session: Session) {
+        session.used = true;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE {
+            idle.push((session, Instant::now()));
+        }
+    }
+
+    /// One statement that cannot leave a trace.
+    pub(crate) async fn read(&self, statement: &str, limits: Limits) -> Result<Rows, Error> {
+        self.read_with(statement, &[], limits).await
+    }
+
+    pub(crate) async fn read_with(
+        &self,
+        statement: &str,
+        values: &[&str],
+        limits: Limits,
+    ) -> Result<Rows, Error> {
+        tokio::time::timeout(limits.hang_up(), async {
+            let mut session = self.session().await?;
+            // Nobody saw an answer yet, and a read changes nothing: a session that went away meanwhile is replaced once.
+            match self.read_on(session, statement, values, limits).await {
+                (Err(Error::Unreachable { .. }), true) => {
+                    session = Session::connect(&self.url).await?;
+                    self.read_on(session, statement, values, limits).await.0
+                }
+                (answer, _) => answer,
+            }
+        })
+        .await
+        .unwrap_or(Err(Error::TimedOut { after: limits.time }))
+    }
+
+    /// The answer, and whether the session had served before.
+    async fn read_on(
+        &self,
+        mut session: Session,
+        statement: &str,
+        values: &[&str],
+        limits: Limits,
+    ) -> (Result<Rows, Error>, bool) {
+        let used = session.used;
+        let mut canceller = Canceller::armed(&self.url, session.key);
+        let answer = guarded(&mut session, statement, values, limits).await;
+        match answer {
+            Ok((answer, clean)) => {
+                // A session that still sends is cut off, and its statement with it.
+                if clean {
+                    canceller.disarm();
+                    self.keep(session);
+                }
+                (answer, used)
+            }
+            Err(error) => (Err(error), used),
+        }
+    }
+
+    /// One statement that may write. Its transaction is its own.
+    pub(crate) async fn write(&self, statement: &str, limits: Limits) -> Result<Rows, Error> {
+        tokio::time::timeout(limits.hang_up(), async {
+            let mut session = Session::connect(&self.url).await?;
+            let mut canceller = Canceller::armed(&self.url, session.key);
+            session.put_own(&format!(
+                "SET statement_timeout = {}; SET IntervalStyle = 'iso_8601'; SET bytea_output = 'hex'",
+                limits.milliseconds()
+            ))?;
+            session.send().await?;
+            settle(&mut session).await?;
+            session.put(statement, &[], true, 0)?;
+            session.put_sync();
+            session.send().await?;
+            let mut taking = Taking::new(limits, 0, false);
+            let mut answer = taking.all(&mut session).await;
+            if let Ok(rows) = &mut answer {
+                self.name_types(&mut session, rows, &taking.types).await?;
+            }
+            canceller.disarm();
+            answer
+        })
+        .await
+        .unwrap_or(Err(Error::TimedOut { after: limits.time }))
+    }
+
+    async fn name_types(&self, session: &mut Session, rows: &mut Rows, types: &[u32]) -> Result<(), Error> {
+        name_types(session, rows, types).await
+    }
+}
+
+/// The statement inside of its read-only transaction. An error outside means that the session is of no further use; inside, the
+/// flag says whether it is.
+async fn guarded(
+    session: &mut Session,
+    statement: &str,
+    values: &[&str],
+    limits: Limits,
+) -> Result<(Result<Rows, Error>, bool), Error> {
+    let rows = i32::try_from(limits.rows.saturating_add(1)).unwrap_or(i32::MAX);
+    let timeout = limits.milliseconds().to_string();
+    session.put("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", &[], false, 0)?;
+    session.put(GUARD, &[&timeout], false, 0)?;
+    session.put(statement, values, true, rows)?;
+    session.put_sync();
+    session.send().await?;
+    let mut taking = Taking::new(limits, 2, true);
+    let mut answer = taking.all(session).await;
+    if matches!(answer, Err(Error::Unreachable { .. })) || taking.cut_off {
+        return match answer {
+            Ok(mut rows) => {
+                taking.name_known(&mut rows);
+                Ok((Ok(rows), false))
+            }
+            Err(error) => Err(error),
+        };
+    }
+    if let Ok(rows) = &mut answer {
+        name_types(session, rows, &taking.types).await?;
+    }
+    session.put_own("ROLLBACK")?;
+    session.put_own("DISCARD ALL")?;
+    session.send().await?;
+    let rolled_back = settle(session).await.is_ok();
+    let discarded = settle(session).await.is_ok();
+    Ok((answer, rolled_back && discarded))
+}
+
+/// Reads up to the end of one command of this crate.
+async fn settle(session: &mut Session) -> Result<(), Error> {
+    let mut failed = None;
+    loop {
+        match session.message(0).await? {
+            Message::ReadyForQuery(body) => {
+                return match failed {
+                    None if body.status() == b'I' => Ok(()),
+                    None => Err(session.scrub.unreachable("the session is still in a transaction")),
+                    Some(error) => Err(error),
+                };
+            }
+            Message::ErrorResponse(body) => {
+                let (code, message, _) = told(&mut body.fields());
+                failed = Some(session.scrub.unreachable(format!("{message} ({code})")));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Asks the catalogue for the names of types that are not known by heart. Inside of the transaction of the read.
+async fn name_types(session: &mut Session, rows: &mut Rows, types: &[u32]) -> Result<(), Error> {
+    let unknown: Vec<String> = types
+        .iter()
+        .filter(|oid| values::type_name(**oid).is_none())
+        .map(u32::to_string)
+        .collect();
+    let mut found: Vec<(String, String)> = Vec::new();
+    if !unknown.is_empty() {
+        let list = format!("{{{}}}", unknown.join(","));
+        session.put(
+            "SELECT t.oid::text, pg_catalog.format_type(t.oid, NULL) FROM pg_catalog.pg_type t WHERE t.oid = ANY ($1::oid[])",
+            &[&list],
+            true,
+            0,
+        )?;
+        session.put_sync();
+        session.send().await?;
+        let mut taking = Taking::new(Limits::default(), 0, false);
+        for row in taking.all(session).await?.rows {
+            if let [Cell::Text(oid), Cell::Text(name)] = row.as_slice() {
+                found.push((oid.clone(), name.clone()));
+            }
+        }
+    }
+    for (column, oid) in rows.columns.iter_mut().zip(types) {
+        let asked = || {
+            let oid = oid.to_string();
+            found
+                .iter()
+                .find(|(known, _)| *known == oid)
+                .map(|(_, name)| name.clone())
+        };
+        column.kind = values::type_name(*oid)
+            .map(str::to_owned)
+            .or_else(asked)
+            .unwrap_or_else(|| "unknown".to_owned());
+    }
+    Ok(())
+}
+
+/// Takes the answer to a pipeline of statements, of which the last is the caller's.
+struct Taking {
+    collector: Collector,
+    limits: Limits,
+    types: Vec<u32>,
+    /// How many statements of this crate come first.
+    ahead: usize,
+    /// Whether to hang up when the answer grows too large, rather than to read it to its end.
+    may_cut: bool,
+    cut_off: bool,
+    full: bool,
+}
+
+impl Taking {
+    fn new(limits: Limits, ahead: usize, may_cut: bool) -> Self {
+        Self {
+            collector: Collector::new(limits),
+            limits,
+            types: Vec::new(),
+            ahead,
+            may_cut,
+            cut_off: false,
+            full: false,
+        }
+    }
+
+    fn name_known(&self, rows: &mut Rows) {
+        for (column, oid) in rows.columns.iter_mut().zip(&self.types) {
+            column.kind = values::type_name(*oid).unwrap_or("unknown").to_owned();
+        }
+    }
+
+    async fn all(&mut self, session: &mut Session) -> Result<Rows, Error> {
+        let mut failed = None;
+        loop {
+            match session.incoming(self.limits.bytes).await? {
+                Incoming::Oversized => {
+                    self.collector.rows.truncated = true;
+                    self.full = true;
+                }
+                Incoming::Message(Message::DataRow(body)) if self.ahead == 0 => self.row(&body),
+                Incoming::Message(Message::CommandComplete(body)) => {
+                    if self.ahead == 0 {
+                        self.collector.rows.affected = affected(body.tag().unwrap_or_default());
+                    }
+                    self.ahead = self.ahead.saturating_sub(1);
+                }
+                Incoming::Message(Message::RowDescription(body)) => self.columns(&body),
+                Incoming::Message(Message::PortalSuspended) => self.collector.rows.truncated = true,
+                Incoming::Message(Message::CopyInResponse(_)) => {
+                    session.put_copy_fail()?;
+                    session.send().await?;
+                    failed.get_or_insert(Error::Invalid(
+                        "COPY … FROM STDIN needs a stream of rows, which a call does not have; use INSERT"
+                            .to_owned(),
+                    ));
+                }
+                Incoming::Message(Message::ErrorResponse(body)) => {
+                    let (code, message, position) = told(&mut body.fields());
+                    failed.get_or_insert(self.error(session, code, &message, position));
+                }
+                Incoming::Message(Message::ReadyForQuery(_)) => {
+                    return match failed {
+                        Some(error) => Err(error),
+                        None => Ok(std::mem::take(&mut self.collector.rows)),
+                    };
+                }
+                Incoming::Message(_) => {}
+            }
+            if self.full && self.may_cut {
+                self.cut_off = true;
+                return Ok(std::mem::take(&mut self.collector.rows));
+            }
+        }
+    }
+
+    fn error(&self, session: &Session, code: String, message: &str, position: Option<u32>) -> Error {
+        let message = session.scrub.clean(message);
+        if self.ahead > 0 {
+            return Error::Unguarded { why: message };
+        }
+        if code == "57014" {
+            return Error::TimedOut {
+                after: self.limits.time,
+            };
+        }
+        Error::Engine {
+            code,
+            message,
+            position,
+        }
+    }
+
+    fn columns(&mut self, body: &RowDescriptionBody) {
+        let mut fields = body.fields();
+        while let Ok(Some(field)) = fields.next() {
+            self.types.push(field.type_oid());
+            self.collector.rows.columns.push(Column {
+                name: field.name().to_owned(),
+                kind: String::new(),
+            });
+        }
+    }
+
+    fn row(&mut self, body: &DataRowBody) {
+        if self.full {
+            return;
+        }
+        let mut cells = Vec::with_capacity(self.types.len());
+        let mut ranges = body.ranges();
+        let mut types = self.types.iter();
+        while let Ok(Some(range)) = ranges.next() {
+            let oid = types.next().copied().unwrap_or(25);
+            let value = range.and_then(|range| body.buffer().get(range));
+            cells.push(value.map_or(Cell::Null, |value| values::cell(oid, value)));
+        }
+        // A row over the number of rows ends the answer by itself; one over the bytes has more behind it.
+        if !self.collector.push(cells) && self.collector.rows.rows.len() < self.limits.rows {
+            self.full = true;
+        }
+    }
+}
+
+/// `INSERT 0 5`: 5. Queries change nothing.
+fn affected(tag: &str) -> Option<u64> {
+    let (verb, count) = tag.split_once(' ')?;
+    if matches!(verb, "SELECT" | "FETCH" | "SHOW") {
+        return None;
+    }
+    count.rsplit(' ').next().and_then(|count| count.parse().ok())
+}

@@ -1,0 +1,326 @@
+//! One session with PostgreSQL, in the extended protocol and with values as text. Never sends a statement of a caller any other way.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator as _;
+use postgres_protocol::IsNull;
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use postgres_protocol::message::backend::{self, ErrorFields, Message};
+use postgres_protocol::message::frontend;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::address::{Place, Tls, Url};
+use crate::error::{Error, Scrub};
+use crate::net::{self, Stream};
+
+/// Above a row's limit a row is read past and never held.
+const SLACK: usize = 64 * 1024;
+
+pub(super) struct Session {
+    stream: Stream,
+    inbox: BytesMut,
+    pub(super) outbox: BytesMut,
+    pub(super) key: (i32, i32),
+    pub(super) scrub: Scrub,
+    /// Whether it served a call before; then the server may have hung up since.
+    pub(super) used: bool,
+}
+
+pub(super) enum Incoming {
+    Message(Message),
+    /// A row too large to hold; it was read past.
+    Oversized,
+}
+
+impl Session {
+    pub(super) async fn connect(url: &Url) -> Result<Self, Error> {
+        let scrub = url.scrub();
+        let mut stream = net::connect(url).await?;
+        if url.tls != Tls::Off && matches!(url.place, Place::Tcp { .. }) {
+            stream = Self::ask_for_tls(url, stream).await?;
+        }
+        let mut session = Self {
+            stream,
+            inbox: BytesMut::with_capacity(16 * 1024),
+            outbox: BytesMut::new(),
+            key: (0, 0),
+            scrub,
+            used: false,
+        };
+        session.start(url).await?;
+        Ok(session)
+    }
+
+    async fn ask_for_tls(url: &Url, mut stream: Stream) -> Result<Stream, Error> {
+        let scrub = url.scrub();
+        let mut ask = BytesMut::new();
+        frontend::ssl_request(&mut ask);
+        stream
+            .write_all(&ask)
+            .await
+            .map_err(|error| scrub.unreachable(error))?;
+        match stream.read_u8().await.map_err(|error| scrub.unreachable(error))? {
+            b'S' => net::encrypt(url, stream).await,
+            _ => Err(scrub.unreachable("the server offers no TLS, and ?tls=off was not said")),
+        }
+    }
+
+    async fn start(&mut self, url: &Url) -> Result<(), Error> {
+        let user = url.user.as_deref().unwrap_or("postgres");
+        let parameters = [
+            ("user", user),
+            ("database", url.database.as_deref().unwrap_or(user)),
+            ("client_encoding", "UTF8"),
+            ("application_name", "muster"),
+            ("DateStyle", "ISO"),
+            ("standard_conforming_strings", "on"),
+        ];
+        frontend::startup_message(parameters, &mut self.outbox)
+            .map_err(|error| self.scrub.unreachable(error))?;
+        self.send().await?;
+        let mut scram: Option<ScramSha256> = None;
+        loop {
+            match self.message(usize::MAX).await? {
+                Message::AuthenticationOk => {}
+                Message::BackendKeyData(body) => self.key = (body.process_id(), body.secret_key()),
+                Message::ReadyForQuery(_) => return Ok(()),
+                Message::AuthenticationCleartextPassword => {
+                    if !url.is_encrypted_or_local() {
+                        return Err(self
+                            .scrub
+                            .unreachable("the server wants the password in the open"));
+                    }
+                    self.answer_password(url.password.as_deref().unwrap_or_default().as_bytes())
+                        .await?;
+                }
+                Message::AuthenticationMd5Password(body) => {
+                    let password = url.password.as_deref().unwrap_or_default();
+                    let hash = md5_hash(user.as_bytes(), password.as_bytes(), body.salt());
+                    self.answer_password(hash.as_bytes()).await?;
+                }
+                Message::AuthenticationSasl(_) => {
+                    let password = url.password.as_deref().unwrap_or_default();
+                    let begun = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
+                    frontend::sasl_initial_response(SCRAM_SHA_256, begun.message(), &mut self.outbox)
+                        .map_err(|error| self.scrub.unreachable(error))?;
+                    scram = Some(begun);
+                    self.send().await?;
+                }
+                Message::AuthenticationSaslContinue(body) => {
+                    let running = scram
+                        .as_mut()
+                        .ok_or_else(|| self.scrub.unreachable("the server answers what was not asked"))?;
+                    running
+                        .update(body.data())
+                        .map_err(|error| self.scrub.unreachable(error))?;
+                    let answer = running.message().to_vec();
+                    frontend::sasl_response(&answer, &mut self.outbox)
+                        .map_err(|error| self.scrub.unreachable(error))?;
+                    self.send().await?;
+                }
+                Message::AuthenticationSaslFinal(body) => {
+                    let running = scram
+                        .as_mut()
+                        .ok_or_else(|| self.scrub.unreachable("the server answers what was not asked"))?;
+                    running
+                        .finish(body.data())
+                        .map_err(|error| self.scrub.unreachable(error))?;
+                }
+                Message::ErrorResponse(body) => {
+                    let (code, message, _) = told(&mut body.fields());
+                    return Err(self.scrub.unreachable(format!("{message} ({code})")));
+                }
+                Message::ParameterStatus(_) | Message::NoticeResponse(_) => {}
+                _ => {
+                    return Err(self
+                        .scrub
+                        .unreachable("the server asks for a way to sign in that muster does not know"));
+                }
+            }
+        }
+    }
+
+    async fn answer_password(&mut self, password: &[u8]) -> Result<(), Error> {
+        frontend::password_message(password, &mut self.outbox)
+            .map_err(|error| self.scrub.unreachable(error))?;
+        self.send().await
+    }
+
+    pub(super) async fn send(&mut self) -> Result<(), Error> {
+        let sent = self.stream.write_all(&self.outbox).await;
+        self.outbox.clear();
+        sent.map_err(|error| self.scrub.unreachable(error))
+    }
+
+    /// Parse, bind (values and results as text), describe when wanted, execute.
+    pub(super) fn put(
+        &mut self,
+        statement: &str,
+        values: &[&str],
+        describe: bool,
+        rows: i32,
+    ) -> Result<(), Error> {
+        let out = &mut self.outbox;
+        let put = (|| {
+            frontend::parse("", statement, [], out)?;
+            frontend::bind(
+                "",
+                "",
+                [0_i16; 0],
+                values,
+                |value, out| {
+                    out.extend_from_slice(value.as_bytes());
+                    Ok(IsNull::No)
+                },
+                Some(0),
+                out,
+            )
+            .map_err(|_| std::io::Error::other("a value is too long"))?;
+            if describe {
+                frontend::describe(b'P', "", out)?;
+            }
+            frontend::execute("", rows, out)
+        })();
+        put.map_err(|error| Error::Invalid(error.to_string()))
+    }
+
+    pub(super) fn put_sync(&mut self) {
+        frontend::sync(&mut self.outbox);
+    }
+
+    /// A constant of this crate, never a text of a caller.
+    pub(super) fn put_own(&mut self, constant: &str) -> Result<(), Error> {
+        frontend::query(constant, &mut self.outbox).map_err(|error| Error::Invalid(error.to_string()))
+    }
+
+    pub(super) fn put_copy_fail(&mut self) -> Result<(), Error> {
+        frontend::copy_fail("the gateway copies nothing in", &mut self.outbox)
+            .map_err(|error| Error::Invalid(error.to_string()))?;
+        frontend::sync(&mut self.outbox);
+        Ok(())
+    }
+
+    pub(super) async fn message(&mut self, largest: usize) -> Result<Message, Error> {
+        loop {
+            if let Incoming::Message(message) = self.incoming(largest).await? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// The next message; a row of more than `largest` bytes and some slack is read past.
+    pub(super) async fn incoming(&mut self, largest: usize) -> Result<Incoming, Error> {
+        loop {
+            if let Some(header) =
+                backend::Header::parse(&self.inbox).map_err(|error| self.scrub.unreachable(error))?
+            {
+                let length = usize::try_from(header.len()).unwrap_or(0) + 1;
+                if header.tag() == backend::DATA_ROW_TAG && length > largest.saturating_add(SLACK) {
+                    self.skip(length).await?;
+                    return Ok(Incoming::Oversized);
+                }
+            }
+            match Message::parse(&mut self.inbox).map_err(|error| self.scrub.unreachable(error))? {
+                Some(
+                    Message::NoticeResponse(_)
+                    | Message::ParameterStatus(_)
+                    | Message::NotificationResponse(_),
+                ) => {}
+                Some(message) => return Ok(Incoming::Message(message)),
+                None => self.fill().await?,
+            }
+        }
+    }
+
+    async fn fill(&mut self) -> Result<(), Error> {
+        self.inbox.reserve(16 * 1024);
+        match self.stream.read_buf(&mut self.inbox).await {
+            Ok(0) => Err(self.scrub.unreachable("the server hung up")),
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.scrub.unreachable(error)),
+        }
+    }
+
+    async fn skip(&mut self, length: usize) -> Result<(), Error> {
+        let mut left = length;
+        loop {
+            let here = left.min(self.inbox.len());
+            let _ = self.inbox.split_to(here);
+            left -= here;
+            if left == 0 {
+                return Ok(());
+            }
+            self.fill().await?;
+        }
+    }
+}
+
+/// Code, message with the hint, place.
+pub(super) fn told(fields: &mut ErrorFields<'_>) -> (String, String, Option<u32>) {
+    let (mut code, mut message, mut hint, mut place) = (String::new(), String::new(), None, None);
+    while let Ok(Some(field)) = fields.next() {
+        let value = String::from_utf8_lossy(field.value_bytes()).into_owned();
+        match field.type_() {
+            b'C' => code = value,
+            b'M' => message = value,
+            b'H' => hint = Some(value),
+            b'P' => place = value.parse().ok(),
+            _ => {}
+        }
+    }
+    if let Some(hint) = hint {
+        message = format!("{message} ({hint})");
+    }
+    (code, message, place)
+}
+
+/// Asks the server on a second connection to stop what the first one runs, unless disarmed.
+pub(super) struct Canceller {
+    url: Arc<Url>,
+    key: (i32, i32),
+    armed: bool,
+}
+
+impl Canceller {
+    pub(super) fn armed(url: &Arc<Url>, key: (i32, i32)) -> Self {
+        Self {
+            url: Arc::clone(url),
+            key,
+            armed: true,
+        }
+    }
+
+    pub(super) fn disarm(&mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Canceller {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        // The caller is gone, so somebody else has to ask.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let (url, key) = (Arc::clone(&self.url), self.key);
+        runtime.spawn(async move {
+            let Ok(mut stream) = net::connect(&url).await else {
+                return;
+            };
+            if url.tls != Tls::Off && matches!(url.place, Place::Tcp { .. }) {
+                let Ok(encrypted) = Session::ask_for_tls(&url, stream).await else {
+                    return;
+                };
+                stream = encrypted;
+            }
+            let mut ask = BytesMut::new();
+            frontend::cancel_request(key.0, key.1, &mut ask);
+            let _ = stream.write_all(&ask).await;
+            let _ = stream.shutdown().await;
+        });
+    }
+}

@@ -1,0 +1,10 @@
+//! The gateway against real servers, each started here, private, gone at the end. Never reaches a server that it did not start.
+#![cfg(test)]
+
+mod mongodb;
+mod mysql;
+mod postgres;
+mod redis;
+mod servers;
+mod sqlite;
+mod world;

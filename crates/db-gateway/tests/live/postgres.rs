@@ -1,0 +1,444 @@
+//! PostgreSQL, in a cluster of its own.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use muster_db_gateway::{Cell, Connection, Engine, Error, Limits};
+use xtask::pg::{Cluster, Durability};
+
+use crate::servers;
+use crate::world::{
+    connection, corpus, engine_code, json, limits, may_read, may_read_and_write_elsewhere, may_write, read,
+    rows, traces,
+};
+
+struct Server {
+    cluster: Cluster,
+}
+
+const SETUP: &str = "
+CREATE TABLE t (id int PRIMARY KEY, v text);
+INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c');
+COMMENT ON TABLE t IS 'things';
+CREATE SEQUENCE s START 10;
+CREATE FUNCTION side() RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (90, 'side'); RETURN 1; END $$;
+CREATE FUNCTION side_sd() RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN INSERT INTO t VALUES (91, 'sd'); RETURN 1; END $$;
+CREATE FUNCTION lie() RETURNS int LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN nextval('s'); END $$;
+CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE VIEW sly AS SELECT side_sd() AS x;
+CREATE TYPE mood AS ENUM ('calm', 'cross');
+CREATE TABLE typed (n numeric(20, 4), big bigint, d date, at timestamptz, b bytea, j jsonb, m mood, tags text[], nothing int);
+INSERT INTO typed VALUES (0.1000, 9007199254740993, '2026-01-02', '2026-01-02 03:04:05.6+00', '\\x00ff', '{\"b\": 1.50, \"a\": null}', 'cross', '{x,NULL}', NULL);
+CREATE EXTENSION dblink; CREATE EXTENSION pg_trgm;
+CREATE ROLE reader LOGIN PASSWORD 'SECRETPASSWORD';
+GRANT USAGE ON SCHEMA public TO reader;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader;
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+CREATE ROLE writer LOGIN;
+GRANT ALL ON ALL TABLES IN SCHEMA public TO writer;
+";
+
+impl Server {
+    fn start() -> Option<Self> {
+        let found = std::fs::read_dir("/usr/lib/postgresql").is_ok() || servers::program("initdb").is_some();
+        if !found {
+            return None;
+        }
+        let server = Self {
+            cluster: Cluster::start(Durability::Fast).unwrap(),
+        };
+        println!("tried with {}", server.psql("SELECT version()"));
+        server.psql(SETUP);
+        Some(server)
+    }
+
+    fn folder(&self) -> String {
+        self.cluster.dir().to_str().unwrap().to_owned()
+    }
+
+    fn psql(&self, text: &str) -> String {
+        let output = servers::out(
+            Command::new("psql")
+                .args([
+                    "-X",
+                    "-q",
+                    "-A",
+                    "-t",
+                    "-v",
+                    "ON_ERROR_STOP=1",
+                    "-U",
+                    "postgres",
+                    "-d",
+                    "postgres",
+                    "-h",
+                ])
+                .arg(self.folder())
+                .args(["-c", text]),
+        );
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn url(&self, user: &str) -> String {
+        format!(
+            "postgres://{user}:SECRETPASSWORD@localhost/postgres?host={}",
+            self.folder()
+        )
+    }
+
+    fn reader(&self) -> Connection {
+        connection(&self.url("reader"), Some(&self.url("writer")))
+    }
+
+    /// Rows, schema, sequences, accounts, settings, large objects, slots, locks, sessions, files.
+    fn world(&self) -> String {
+        let text = self.psql(
+            "SELECT 'row ' || t::text FROM t UNION ALL SELECT 'seq ' || last_value::text || is_called::text FROM s \
+             UNION ALL SELECT 'class ' || oid::text || relname || relfilenode::text || relkind::text FROM pg_class WHERE relname !~ '^pg_toast' AND relnamespace <> 11 \
+             UNION ALL SELECT 'proc ' || oid::text || proname FROM pg_proc WHERE pronamespace <> 11 \
+             UNION ALL SELECT 'role ' || rolname || rolsuper::text || coalesce(rolconfig::text, '') FROM pg_roles \
+             UNION ALL SELECT 'setting ' || name || setting FROM pg_settings WHERE name !~ '^(transaction|application|statement_timeout|lock)' \
+             UNION ALL SELECT 'blob ' || oid::text FROM pg_largeobject_metadata UNION ALL SELECT 'slot ' || slot_name FROM pg_replication_slots \
+             UNION ALL SELECT 'acl ' || relname || coalesce(relacl::text, '') FROM pg_class WHERE relnamespace <> 11 \
+             UNION ALL SELECT 'lock ' || locktype || mode FROM pg_locks WHERE pid <> pg_backend_pid() AND locktype = 'advisory' \
+             UNION ALL SELECT 'session ' || state FROM pg_stat_activity WHERE backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid() \
+             UNION ALL SELECT 'stat ' || count(*)::text FROM pg_statistic WHERE starelid = 't'::regclass \
+             UNION ALL SELECT 'backend ' || pid::text FROM pg_stat_activity WHERE application_name = 'bystander' ORDER BY 1",
+        );
+        let mut files: Vec<String> = std::fs::read_dir(self.folder())
+            .unwrap()
+            .map(|entry| format!("file {}", entry.unwrap().file_name().display()))
+            .filter(|name| !name.ends_with("log"))
+            .collect();
+        files.sort();
+        format!(
+            "{text}\n{}\nprogram ran: {}",
+            files.join("\n"),
+            std::path::Path::new("/tmp/x").exists()
+        )
+    }
+}
+
+mod heavy {
+    use super::*;
+
+    // spec: DBA-005..DBA-009 DBA-012
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_statement_of_the_corpus_leaves_a_trace_when_it_is_read() {
+        let Some(server) = Server::start() else { return };
+        let before = server.world();
+        // As the narrow account, and as one that could do everything: then only the gate and the mode stand.
+        for user in ["reader", "postgres"] {
+            let connection = connection(&server.url(user), None);
+            for (statement, expected) in corpus(Engine::Postgres) {
+                let short = Limits {
+                    time: Duration::from_secs(2),
+                    ..limits()
+                };
+                let answer = connection.read(&may_read(), &statement, short).await;
+                if expected == "read" {
+                    assert!(!matches!(answer, Err(Error::Gate { .. })), "{statement}");
+                } else {
+                    assert!(
+                        matches!(answer, Err(Error::Gate { .. })),
+                        "{statement}: {answer:?}"
+                    );
+                }
+                let after = server.world();
+                assert_eq!(traces(&before, &after), [""; 0], "{user}: {statement}");
+            }
+        }
+    }
+
+    // spec: DBA-005 DBA-006 DBA-008 DBA-009 DBA-011
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_no_parser_sees_is_stopped_by_the_engine() {
+        let Some(server) = Server::start() else { return };
+        let before = server.world();
+        for user in ["reader", "postgres"] {
+            let connection = connection(&server.url(user), None);
+            // A view that calls a function which inserts with the rights of its owner.
+            assert_eq!(
+                engine_code(&read(&connection, "SELECT * FROM sly").await),
+                "25006"
+            );
+        }
+        assert_eq!(traces(&before, &server.world()), [""; 0]);
+    }
+
+    // spec: DBA-001..DBA-004 DBA-007 DBA-010 DBA-037
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_write_needs_all_three_gates_open() {
+        let Some(server) = Server::start() else { return };
+        let connection = server.reader();
+        let delete = "DELETE FROM t WHERE id = 3";
+        for (permit, write, code) in [
+            (may_read(), true, "refused_not_granted"),
+            (may_read_and_write_elsewhere(), true, "refused_not_granted"),
+            (may_write(), false, "refused_gate"),
+        ] {
+            let answer = connection.write(&permit, delete, write, limits()).await;
+            assert_eq!(answer.unwrap_err().code(), code);
+        }
+        let refused = connection.read(&may_write(), delete, limits()).await.unwrap_err();
+        assert_eq!(refused.verdict().unwrap().class.as_str(), "write");
+        let elsewhere = connection
+            .read(&may_read_and_write_elsewhere(), "SELECT 1", limits())
+            .await;
+        assert_eq!(elsewhere.unwrap_err().code(), "refused_not_granted");
+        assert_eq!(server.psql("SELECT count(*) FROM t"), "3");
+        let analysed = connection
+            .explain(&may_write(), "EXPLAIN ANALYZE DELETE FROM t", limits())
+            .await;
+        assert_eq!(analysed.unwrap_err().code(), "refused_gate");
+        let analysed = connection
+            .explain(&may_write(), "ANALYZE DELETE FROM t", limits())
+            .await;
+        assert_eq!(analysed.unwrap_err().code(), "refused_gate");
+        assert_eq!(server.psql("SELECT count(*) FROM t"), "3");
+
+        let done = connection
+            .write(&may_write(), delete, true, limits())
+            .await
+            .unwrap();
+        assert_eq!(done.rows().unwrap().affected, Some(1));
+        let returned = connection
+            .write(
+                &may_write(),
+                "INSERT INTO t VALUES (8, 'x'), (9, 'y') RETURNING id",
+                true,
+                limits(),
+            )
+            .await
+            .unwrap();
+        assert_eq!(returned.rows().unwrap().affected, Some(2));
+        assert_eq!(returned.rows().unwrap().rows.len(), 2);
+        let both = connection
+            .write(&may_write(), "SELECT count(*) FROM t", true, limits())
+            .await
+            .unwrap();
+        assert_eq!(
+            serde_json::to_string(&both.rows().unwrap().rows).unwrap(),
+            "[[4]]"
+        );
+        assert_eq!(server.psql("SELECT count(*) FROM t"), "4");
+        // What fits no transaction, and what copies, end well too.
+        let admin = self::connection(&server.url("postgres"), None);
+        let vacuumed = admin.write(&may_write(), "VACUUM t", true, limits()).await;
+        assert!(vacuumed.is_ok(), "{vacuumed:?}");
+        let copied = admin
+            .write(&may_write(), "COPY t FROM STDIN", true, limits())
+            .await;
+        assert_eq!(copied.unwrap_err().code(), "invalid_argument");
+        assert_eq!(json(&admin, "SELECT 'delete'").await, r#"[["delete"]]"#);
+    }
+
+    // spec: DBA-012..DBA-014
+    #[tokio::test(flavor = "multi_thread")]
+    async fn values_lose_nothing_and_answers_stay_within_their_limits() {
+        let Some(server) = Server::start() else { return };
+        let connection = server.reader();
+        let typed = rows(&connection, "SELECT * FROM typed").await;
+        assert_eq!(
+            serde_json::to_string(&typed.rows).unwrap(),
+            r#"[["0.1000","9007199254740993","2026-01-02","2026-01-02T03:04:05.6Z","AP8=",{"a": null, "b": 1.50},"cross",["x",null],null]]"#
+        );
+        let kinds: Vec<&str> = typed.columns.iter().map(|column| column.kind.as_str()).collect();
+        assert_eq!(
+            kinds,
+            [
+                "numeric",
+                "bigint",
+                "date",
+                "timestamp with time zone",
+                "bytea",
+                "jsonb",
+                "mood",
+                "text[]",
+                "integer"
+            ]
+        );
+        let many = rows(&connection, "SELECT generate_series(1, 1000000000)").await;
+        assert!(many.truncated && many.rows.len() == 1000);
+        let exact = rows(&connection, "SELECT * FROM generate_series(1, 1000)").await;
+        assert!(!exact.truncated && exact.rows.len() == 1000);
+        let wide = rows(
+            &connection,
+            "SELECT repeat('x', 300000) FROM generate_series(1, 100)",
+        )
+        .await;
+        assert!(wide.truncated && wide.rows.len() == 3, "{}", wide.rows.len());
+        let huge = rows(&connection, "SELECT repeat('x', 100000000)").await;
+        assert!(huge.truncated && huge.rows.is_empty());
+        assert_eq!(json(&connection, "SELECT 1").await, "[[1]]");
+
+        let short = Limits {
+            time: Duration::from_millis(300),
+            ..limits()
+        };
+        let begun = Instant::now();
+        let slow = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b";
+        let answer = connection.read(&may_read(), slow, short).await;
+        assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
+        assert!(begun.elapsed() < Duration::from_secs(2));
+
+        // A caller who goes away takes the statement along.
+        let dropped = tokio::time::timeout(
+            Duration::from_millis(300),
+            connection.read(&may_read(), slow, limits()),
+        )
+        .await;
+        assert!(dropped.is_err());
+        let running = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active'";
+        let begun = Instant::now();
+        while server.psql(running) != "0" {
+            assert!(begun.elapsed() < Duration::from_secs(3), "it still runs");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+
+        let wrong = read(&connection, "SELECT nothere FROM t").await.unwrap_err();
+        assert!(
+            matches!(&wrong, Error::Engine { code, position: Some(8), .. } if code == "42703"),
+            "{wrong:?}"
+        );
+        let bad = self::connection(
+            &server
+                .url("reader")
+                .replace("localhost", "127.0.0.1:1")
+                .replace("?host=", "?application_name="),
+            None,
+        );
+        let error = read(&bad, "SELECT 1").await.unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }));
+        assert!(!format!("{error} {error:?} {bad:?}").contains("SECRETPASSWORD"));
+        let nobody = self::connection(&server.url("nobody"), None);
+        let error = read(&nobody, "SELECT 1").await.unwrap_err();
+        assert!(
+            !format!("{error} {error:?}").contains("SECRETPASSWORD"),
+            "{error}"
+        );
+    }
+
+    // spec: DBA-031..DBA-036
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_there_can_be_listed_described_previewed_and_explained() {
+        let Some(server) = Server::start() else { return };
+        let connection = server.reader();
+        let permit = may_read();
+        let schemas = connection.schemas(&permit, limits()).await.unwrap();
+        assert!(schemas.iter().any(|schema| schema.name == "public"));
+        let objects = connection
+            .objects(&permit, Some("public"), limits())
+            .await
+            .unwrap();
+        let t = objects.iter().find(|object| object.name == "t").unwrap();
+        assert_eq!((t.kind.as_str(), t.comment.as_deref()), ("table", Some("things")));
+        assert!(
+            objects
+                .iter()
+                .any(|object| object.name == "sly" && object.kind == "view")
+        );
+        assert!(
+            objects
+                .iter()
+                .any(|object| object.name == "t_pkey" && object.kind == "index")
+        );
+        let described = connection.describe(&permit, "public.t", limits()).await.unwrap();
+        assert_eq!(described.columns[0].name, "id");
+        assert_eq!(described.columns[0].kind, "integer");
+        assert!(!described.columns[0].nullable && described.columns[1].nullable);
+        assert_eq!(described.keys[0].kind, "primary");
+        assert_eq!(described.indexes.len(), 1);
+        let missing = connection
+            .describe(&permit, "t; DROP TABLE t", limits())
+            .await
+            .unwrap_err();
+        assert_eq!(missing.code(), "not_found");
+        let preview = connection
+            .preview(&permit, "t", 2, false, limits())
+            .await
+            .unwrap();
+        assert!(preview.rows().unwrap().truncated && preview.rows().unwrap().rows.len() == 2);
+        assert!(
+            preview
+                .text()
+                .starts_with("id (integer) | v (text)\n1 | a\n2 | b\n"),
+            "{}",
+            preview.text()
+        );
+        assert!(connection.preview(&permit, "t", 2, true, limits()).await.is_ok());
+        let plan = connection
+            .explain(&permit, "SELECT * FROM t", limits())
+            .await
+            .unwrap();
+        assert!(plan.as_str().unwrap().contains("Scan on t"), "{plan}");
+        let ran = connection
+            .explain(&permit, "EXPLAIN (ANALYZE, FORMAT json) SELECT 1", limits())
+            .await
+            .unwrap();
+        assert!(ran.as_str().unwrap().contains("Actual"), "{ran}");
+        let commit = connection.explain(&permit, "COMMIT", limits()).await.unwrap_err();
+        assert_eq!(commit.code(), "refused_gate");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_account_that_may_do_more_is_told_from_one_that_only_reads() {
+        let Some(server) = Server::start() else { return };
+        let narrow = server.reader();
+        let wide = narrow.wide().await.unwrap();
+        assert!(!wide.wide, "{:?}", wide.reasons);
+        for guarantee in narrow.check().await {
+            assert!(guarantee.ok, "{guarantee:?}");
+        }
+        for user in ["postgres", "writer"] {
+            let wide = connection(&server.url(user), None).wide().await.unwrap();
+            assert!(wide.wide, "{user}");
+            assert!(
+                wide.statements
+                    .iter()
+                    .any(|statement| statement.contains("GRANT SELECT"))
+            );
+        }
+        for (made, given) in [
+            ("CREATE ROLE a LOGIN CREATEDB", "a"),
+            (
+                "CREATE ROLE b LOGIN; CREATE TABLE owned (x int); ALTER TABLE owned OWNER TO b",
+                "b",
+            ),
+            ("CREATE ROLE c LOGIN; GRANT pg_read_server_files TO c", "c"),
+            ("CREATE ROLE d LOGIN; GRANT USAGE ON SEQUENCE s TO d", "d"),
+            ("CREATE ROLE e LOGIN; GRANT CREATE ON SCHEMA public TO e", "e"),
+        ] {
+            server.psql(made);
+            let wide = connection(&server.url(given), None).wide().await.unwrap();
+            assert!(wide.wide, "{made}");
+        }
+        // The statements that are printed make an account that passes.
+        let before = server.world();
+        let statements = connection(&server.url("postgres"), None)
+            .wide()
+            .await
+            .unwrap()
+            .statements;
+        let admin = connection(&server.url("postgres"), None);
+        let failed: Vec<_> = admin
+            .check()
+            .await
+            .into_iter()
+            .filter(|guarantee| !guarantee.ok)
+            .map(|guarantee| guarantee.id)
+            .collect();
+        assert_eq!(failed, ["narrow_account"]);
+        assert_eq!(
+            traces(&before, &server.world()),
+            [""; 0],
+            "a check leaves nothing behind"
+        );
+        server.psql(&statements.join("\n"));
+        let made = connection(&server.url("muster_reader"), None);
+        assert!(!made.wide().await.unwrap().wide);
+        assert!(matches!(
+            rows(&made, "SELECT count(*) FROM t").await.rows[0][0],
+            Cell::Int(3)
+        ));
+    }
+}

@@ -1,0 +1,251 @@
+//! Redis, on a socket of its own.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use muster_db_gateway::{Answer, Connection, Engine, Error, Limits};
+
+use crate::servers::{self, Running};
+use crate::world::{connection, corpus, limits, may_read, may_write, read, traces};
+
+struct Server(Running);
+
+impl Server {
+    fn start() -> Option<Self> {
+        let server = Self(servers::redis()?);
+        for line in [
+            "SET k v",
+            "RPUSH l 1 2 3",
+            "SADD s a b",
+            "ZADD z 1 a 2 b",
+            "HSET h f 1",
+            "XADD x 1-1 a b",
+            "GEOADD g 1 2 m",
+            "PFADD p a",
+            "XGROUP CREATE x g 0",
+            "SET a 1 EX 10000",
+        ] {
+            server.admin(line);
+        }
+        Some(server)
+    }
+
+    fn admin(&self, line: &str) -> String {
+        let output = servers::out(
+            Command::new("redis-cli")
+                .arg("-s")
+                .arg(servers::socket(&self.0))
+                .args(["--user", "default", "--pass", "root", "--no-auth-warning"])
+                .args(line.split(' ')),
+        );
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    fn url(&self, account: &str) -> String {
+        format!("redis://{account}localhost/0?socket={}", servers::socket(&self.0))
+    }
+
+    /// Keys with their values and lapses, settings, accounts, other sessions.
+    fn world(&self) -> String {
+        let script = "local r = {} for _, k in ipairs(redis.call('KEYS', '*')) do r[#r + 1] = k .. ' ' .. \
+             redis.sha1hex(redis.call('DUMP', k)) .. ' ' .. redis.call('EXPIRETIME', k) end table.sort(r) \
+             r[#r + 1] = redis.call('XPENDING', 'x', 'g')[1] r[#r + 1] = #redis.call('FUNCTION', 'LIST') return r";
+        let output = servers::out(
+            Command::new("redis-cli")
+                .arg("-s")
+                .arg(servers::socket(&self.0))
+                .args(["EVAL", script, "0"]),
+        );
+        let keys = String::from_utf8_lossy(&output.stdout).into_owned();
+        let rest = ["CONFIG GET *", "ACL LIST", "INFO replication"].map(|line| self.admin(line));
+        format!("{keys}\n{}", rest.join("\n"))
+    }
+}
+
+fn reply(answer: Result<Answer, Error>) -> String {
+    match answer {
+        Ok(answer) => serde_json::to_string(&answer).unwrap(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+async fn passes(connection: &Connection, statement: &str) -> String {
+    reply(read(connection, statement).await)
+}
+
+mod heavy {
+    use super::*;
+
+    // spec: DBA-005 DBA-017..DBA-021
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_command_of_the_corpus_leaves_a_trace_when_it_is_read() {
+        let Some(server) = Server::start() else { return };
+        let before = server.world();
+        let connection = connection(&server.url(""), None);
+        for (statement, expected) in corpus(Engine::Redis) {
+            let short = Limits {
+                time: Duration::from_secs(2),
+                ..limits()
+            };
+            let answer = connection.read(&may_read(), &statement, short).await;
+            assert_eq!(
+                matches!(answer, Err(Error::Gate { .. })),
+                expected != "read",
+                "{statement}: {answer:?}"
+            );
+            assert_eq!(traces(&before, &server.world()), [""; 0], "{statement}");
+        }
+    }
+
+    // spec: DBA-001..DBA-003 DBA-013 DBA-017..DBA-020
+    #[tokio::test(flavor = "multi_thread")]
+    async fn replies_keep_their_kinds_and_their_limits() {
+        let Some(server) = Server::start() else { return };
+        let connection = connection(&server.url(""), None);
+        assert_eq!(
+            passes(&connection, "get k").await,
+            r#"{"reply":"v","truncated":false}"#
+        );
+        assert_eq!(
+            passes(&connection, "GET nothere").await,
+            r#"{"reply":null,"truncated":false}"#
+        );
+        assert_eq!(
+            passes(&connection, "LRANGE l 0 -1").await,
+            r#"{"reply":["1","2","3"],"truncated":false}"#
+        );
+        assert_eq!(
+            passes(&connection, "DBSIZE").await,
+            r#"{"reply":9,"truncated":false}"#
+        );
+        assert_eq!(
+            passes(&connection, r#"EVAL_RO "return {1,{2,'x'},'\xff'}" 0"#).await,
+            r#"{"reply":[1,[2,"x"],"/w=="],"truncated":false}"#
+        );
+        for line in ["GETDEL k", " getdel k", "EVAL \"return 1\" 0", "SORT l STORE m"] {
+            assert!(
+                matches!(read(&connection, line).await, Err(Error::Gate { .. })),
+                "{line}"
+            );
+        }
+        let written = connection
+            .write(&may_write(), "SET k \"a b\\x00\"", true, limits())
+            .await;
+        assert_eq!(reply(written), r#"{"reply":"OK","truncated":false}"#);
+        assert_eq!(
+            passes(&connection, "STRLEN k").await,
+            r#"{"reply":4,"truncated":false}"#
+        );
+        assert!(
+            connection
+                .write(&may_read(), "SET k 1", true, limits())
+                .await
+                .is_err()
+        );
+
+        server.admin("EVAL for\ti=1,5000\tdo\tredis.call('RPUSH','big',i)\tend 0");
+        server.admin("SETRANGE huge 30000000 x");
+        let list = read(&connection, "LRANGE big 0 -1").await.unwrap();
+        let Answer::Reply {
+            reply: muster_db_gateway::Cell::List(cells),
+            truncated,
+        } = list
+        else {
+            panic!()
+        };
+        assert!(truncated && cells.len() == 1000, "{}", cells.len());
+        let huge = read(&connection, "GET huge").await.unwrap();
+        assert!(matches!(huge, Answer::Reply { truncated: true, .. }));
+        assert_eq!(
+            passes(&connection, "LLEN big").await,
+            r#"{"reply":5000,"truncated":false}"#
+        );
+
+        let begun = Instant::now();
+        let short = Limits {
+            time: Duration::from_millis(200),
+            ..limits()
+        };
+        let blocked = connection
+            .read(&may_read(), "XREAD BLOCK 5000 STREAMS x $", short)
+            .await;
+        assert!(matches!(blocked, Err(Error::TimedOut { .. })), "{blocked:?}");
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        let wrong = read(&connection, "LRANGE k 0 1").await.unwrap_err();
+        assert_eq!(wrong.engine_code(), Some("WRONGTYPE"));
+        let objects = connection.objects(&may_read(), None, limits()).await.unwrap();
+        assert!(
+            objects
+                .iter()
+                .any(|object| object.name == "h" && object.kind == "hash")
+        );
+        assert_eq!(
+            connection
+                .describe(&may_read(), "h", limits())
+                .await
+                .unwrap()
+                .object
+                .kind,
+            "hash"
+        );
+        assert!(
+            connection
+                .preview(&may_read(), "z", 1, false, limits())
+                .await
+                .is_ok()
+        );
+        assert_eq!(
+            connection
+                .describe(&may_read(), "nothere", limits())
+                .await
+                .unwrap_err()
+                .code(),
+            "not_found"
+        );
+        let plan = connection.explain(&may_read(), "GET k", limits()).await.unwrap();
+        assert_eq!(plan["verdict"], "read");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_account_that_may_do_more_is_told_from_one_that_only_reads() {
+        let Some(server) = Server::start() else { return };
+        let open = connection(&server.url(""), None);
+        let wide = open.wide().await.unwrap();
+        assert!(wide.wide);
+        let failed: Vec<_> = open
+            .check()
+            .await
+            .into_iter()
+            .filter(|found| !found.ok)
+            .map(|found| found.id)
+            .collect();
+        assert_eq!(failed, ["narrow_account", "default_user_closed"]);
+        // The first statement that is printed makes an account that passes.
+        server.admin(&wide.statements[0].replace("CHANGE_ME", "SECRETPASSWORD"));
+        let narrow = connection(&server.url("muster_reader:SECRETPASSWORD@"), None);
+        let wide = narrow.wide().await.unwrap();
+        assert!(!wide.wide, "{:?}", wide.reasons);
+        let failed: Vec<_> = narrow
+            .check()
+            .await
+            .into_iter()
+            .filter(|found| !found.ok)
+            .map(|found| found.id)
+            .collect();
+        assert_eq!(failed, ["default_user_closed"]);
+        server.admin("CONFIG SET requirepass root");
+        for guarantee in narrow.check().await {
+            assert!(guarantee.ok, "{guarantee:?}");
+        }
+        assert_eq!(
+            passes(&narrow, "GET k").await,
+            r#"{"reply":"v","truncated":false}"#
+        );
+        let wrong = connection(&server.url("muster_reader:OTHERPASSWORD@"), None);
+        let error = read(&wrong, "GET k").await.unwrap_err();
+        assert!(
+            !format!("{error} {error:?} {wrong:?}").contains("OTHERPASSWORD"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! What every test here needs: permits, statements of the corpus, the comparison of two worlds.
+
+use muster_db_gateway::{Answer, Connection, Engine, Error, Limits, Rows, Url};
+use muster_policy::{
+    Action, Decision, Grant, Layer, Needs, Pair, Permit, Policy, Resource, Standing, Target, decide,
+};
+
+const CORPUS: &str = include_str!("../read_write_refuse.tsv");
+
+pub(crate) fn resource() -> Resource {
+    "db_connection:staging".parse().unwrap()
+}
+
+/// A permit that a policy gave for `actions` on the connection named `id`.
+fn permit_for(id: &str, actions: &[(&str, Action)]) -> Permit {
+    let name = format!("db_connection:{id}");
+    let grants = actions
+        .iter()
+        .map(|(word, _)| Grant::parse(word, &name, "allow").unwrap());
+    let policy = Policy::new(Layer::authored(grants).unwrap(), Layer::absent(), Layer::absent());
+    let target = Target::new(name.parse().unwrap()).unwrap();
+    let mut pairs = actions
+        .iter()
+        .map(|(_, action)| Pair::new(*action, target.clone()));
+    let needs = Needs::new(pairs.next().unwrap(), pairs);
+    match decide(Standing::Under(&policy), &needs) {
+        Decision::Allow(permit) => permit,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn may_read() -> Permit {
+    permit_for("staging", &[("db_read", Action::DbRead)])
+}
+
+pub(crate) fn may_write() -> Permit {
+    permit_for(
+        "staging",
+        &[("db_read", Action::DbRead), ("db_write", Action::DbWrite)],
+    )
+}
+
+pub(crate) fn may_read_and_write_elsewhere() -> Permit {
+    permit_for(
+        "other",
+        &[("db_read", Action::DbRead), ("db_write", Action::DbWrite)],
+    )
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits {
+        time: std::time::Duration::from_secs(5),
+        ..Limits::default()
+    }
+}
+
+pub(crate) fn connection(read: &str, write: Option<&str>) -> Connection {
+    let write = write.map(|url| Url::parse(url).unwrap());
+    Connection::new(resource(), Url::parse(read).unwrap(), write).unwrap()
+}
+
+pub(crate) async fn read(connection: &Connection, statement: &str) -> Result<Answer, Error> {
+    connection.read(&may_read(), statement, limits()).await
+}
+
+pub(crate) async fn rows(connection: &Connection, statement: &str) -> Rows {
+    match read(connection, statement).await {
+        Ok(answer) => answer.rows().cloned().unwrap(),
+        Err(error) => panic!("{statement}: {error}"),
+    }
+}
+
+/// The rows alone, as JSON.
+pub(crate) async fn json(connection: &Connection, statement: &str) -> String {
+    serde_json::to_string(&rows(connection, statement).await.rows).unwrap()
+}
+
+pub(crate) fn engine_code(answer: &Result<Answer, Error>) -> String {
+    match answer {
+        Ok(_) => "none".to_owned(),
+        Err(Error::Engine { code, .. }) => code.clone(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Statement and expected verdict, of one engine.
+pub(crate) fn corpus(engine: Engine) -> Vec<(String, &'static str)> {
+    CORPUS
+        .lines()
+        .skip(1)
+        .map(|line| line.split('\t').collect::<Vec<_>>())
+        .filter(|fields| fields[0].parse() == Ok(engine))
+        .map(|fields| {
+            let statement = match engine {
+                Engine::Mongodb => fields[1].to_owned(),
+                _ => fields[1].replace("\\r\\n", "\r\n").replace("\\n", "\n"),
+            };
+            (statement, fields[3])
+        })
+        .collect()
+}
+
+/// Lines of `after` that `before` has not, and the other way round.
+pub(crate) fn traces(before: &str, after: &str) -> Vec<String> {
+    let gone = before
+        .lines()
+        .filter(|line| !after.lines().any(|other| other == *line));
+    let new = after
+        .lines()
+        .filter(|line| !before.lines().any(|other| other == *line));
+    gone.map(|line| format!("- {line}"))
+        .chain(new.map(|line| format!("+ {line}")))
+        .collect()
+}

@@ -1,0 +1,136 @@
+//! A running muster at the other end of an address: passes one request on and reads its answer. Never follows a redirect, and never sends a request twice.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use muster_core::Secret;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{StatusCode, Url};
+use rmcp::model::ErrorData;
+use serde_json::{Value, json};
+
+/// How long a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(2);
+/// The largest answer that is read.
+const ANSWER: usize = 64 * 1024 * 1024;
+/// The revision that requests are sent in; answers mean the same in every one.
+const REVISION: &str = "2025-11-25";
+
+/// What came of a request.
+pub(super) enum Heard {
+    /// Its result.
+    Result(Value),
+    /// The server answered with an error of the protocol.
+    Error(ErrorData),
+    /// The token does not count there.
+    Unauthorized,
+    /// Nothing that answers as muster does is there; nothing was done.
+    Nobody,
+    /// The connection broke after the request was sent: what came of it is not known.
+    Broken,
+}
+
+/// The server.
+pub(super) struct Remote {
+    client: reqwest::Client,
+    door: Url,
+    token: Secret,
+    next: AtomicU64,
+}
+
+impl Remote {
+    /// The muster at `base`.
+    pub(super) fn new(base: &str, token: Secret) -> Result<Self, String> {
+        let door = Url::parse(&format!("{}/mcp", base.trim_end_matches('/')))
+            .map_err(|error| format!("MUSTER_URL is no address: {error}"))?;
+        let client = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            // A kept connection may have died with the server it led to, and a call must not be sent twice to find out.
+            .pool_max_idle_per_host(0)
+            .redirect(reqwest::redirect::Policy::none())
+            .tcp_keepalive(Duration::from_secs(15))
+            .build()
+            .map_err(|error| format!("the way to the server could not be prepared: {error}"))?;
+        Ok(Self {
+            client,
+            door,
+            token,
+            next: AtomicU64::new(1),
+        })
+    }
+
+    /// Sends one request and waits for its answer, however long it takes. Dropping it closes the connection, and the server gives the call up.
+    pub(super) async fn ask(&self, method: &str, params: &Value) -> Heard {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}-{number}", std::process::id());
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        let request = self
+            .client
+            .post(self.door.clone())
+            .bearer_auth(self.token.expose())
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .header("mcp-protocol-version", REVISION)
+            .body(body.to_string());
+        let mut answer = match request.send().await {
+            Ok(answer) => answer,
+            Err(error) if error.is_connect() => return Heard::Nobody,
+            Err(_) => return Heard::Broken,
+        };
+        match answer.status() {
+            StatusCode::OK => {}
+            StatusCode::UNAUTHORIZED => return Heard::Unauthorized,
+            _ => return Heard::Nobody,
+        }
+        let mut read = Vec::new();
+        loop {
+            match answer.chunk().await {
+                Ok(Some(chunk)) if read.len() + chunk.len() <= ANSWER => read.extend_from_slice(&chunk),
+                Ok(None) => break,
+                Ok(Some(_)) | Err(_) => return Heard::Broken,
+            }
+        }
+        understood(&read, &id)
+    }
+}
+
+fn understood(read: &[u8], id: &str) -> Heard {
+    let Ok(Value::Object(mut answer)) = serde_json::from_slice(read) else {
+        return Heard::Nobody;
+    };
+    if answer.get("id").and_then(Value::as_str) != Some(id) {
+        return Heard::Nobody;
+    }
+    if let Some(result) = answer.remove("result") {
+        return Heard::Result(result);
+    }
+    match answer.remove("error").map(serde_json::from_value::<ErrorData>) {
+        Some(Ok(error)) => Heard::Error(error),
+        _ => Heard::Nobody,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_to_this_request_is_one() {
+        let heard = |text: &str| understood(text.as_bytes(), "9-1");
+        assert!(matches!(heard(r#"{"jsonrpc":"2.0","id":"9-1","result":{"a":1}}"#), Heard::Result(value) if value == json!({"a": 1})));
+        assert!(
+            matches!(heard(r#"{"jsonrpc":"2.0","id":"9-1","error":{"code":-32602,"message":"no"}}"#), Heard::Error(error) if error.code.0 == -32602)
+        );
+        for other in [
+            "",
+            "[]",
+            "<html>",
+            "{}",
+            r#"{"jsonrpc":"2.0","id":"9-1"}"#,
+            r#"{"jsonrpc":"2.0","id":"9-2","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":9,"result":{}}"#,
+        ] {
+            assert!(matches!(heard(other), Heard::Nobody), "{other}");
+        }
+    }
+}

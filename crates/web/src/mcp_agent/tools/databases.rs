@@ -1,0 +1,302 @@
+//! Databases as agents read and write them: policy, what the call says about writing, and the class of its statement, in this order. Never reaches a database before the permit.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use muster_app::access::{self, Call};
+use muster_app::databases::{self, DatabaseError};
+use muster_app::settings;
+use muster_core::ids::{ConnectionId, OwnerId};
+use muster_db_gateway::{Answer as Answered, Class, Connection, Engine, Error, Limits, Url, Verdict, classify};
+use muster_policy::{Action, Needs, Pair, Permit, ScopeKind, Target};
+use serde_json::{Value, json};
+
+use super::answer::Failed;
+use super::call::Calling;
+
+type Answer = Result<Value, Failed>;
+
+/// How long sessions of a connection that nobody uses are kept.
+const KEPT: Duration = Duration::from_secs(120);
+
+type Known = HashMap<(OwnerId, ConnectionId), (Arc<Connection>, Instant)>;
+
+/// Connections in use, so that each call need not sign in anew. An id never comes back, so a connection is the same as long as it is there.
+#[derive(Clone, Default)]
+pub(crate) struct Databases(Arc<Mutex<Known>>);
+
+impl Databases {
+    fn known(&self, owner: OwnerId, id: ConnectionId) -> Option<Arc<Connection>> {
+        let now = Instant::now();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, (_, used)| now.duration_since(*used) < KEPT);
+        let (connection, used) = all.get_mut(&(owner, id))?;
+        *used = now;
+        Some(connection.clone())
+    }
+
+    fn keep(&self, owner: OwnerId, id: ConnectionId, connection: Arc<Connection>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert((owner, id), (connection, Instant::now()));
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        let failed = Self::new(error.code(), error.to_string());
+        match (error.verdict(), error.engine_code()) {
+            (Some(verdict), _) => failed.with("verdict", verdict.class.as_str()),
+            (None, Some(code)) => failed.with("engine_code", code),
+            (None, None) => failed,
+        }
+    }
+}
+
+impl From<DatabaseError> for Failed {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::Fault(fault) => fault.into(),
+            DatabaseError::NotFound => Self::missing("database connection"),
+            other => {
+                // What it says is for the owner: it names files of this machine.
+                tracing::error!(error = %other, "a database connection could not be opened");
+                Self::new(
+                    "engine_error",
+                    "The address of this database cannot be opened, and nothing was done. Your owner finds the reason in muster's log.",
+                )
+                .with("engine_code", "sealed")
+            }
+        }
+    }
+}
+
+/// A call's way to its connection: the permit first.
+struct Open {
+    connection: Arc<Connection>,
+    permit: Permit,
+    limits: Limits,
+}
+
+/// What a call names and needs, before it is decided.
+struct Named {
+    target: Option<Target>,
+    needs: Needs,
+}
+
+async fn named(call: &Calling<'_>, writes: bool) -> Result<Named, Failed> {
+    let target = call.named(ScopeKind::DbConnection, "connection_id").await?;
+    let pair = |action| match &target {
+        Some(target) => Pair::new(action, target.clone()),
+        None => Pair::naming_nothing(action),
+    };
+    let needs = if writes {
+        Needs::new(pair(Action::DbRead), [pair(Action::DbWrite)])
+    } else {
+        Needs::new(pair(Action::DbRead), [])
+    };
+    Ok(Named { target, needs })
+}
+
+/// Takes a decision about the call, and opens the connection with the permit.
+async fn open(call: &Calling<'_>, named: Named) -> Result<Open, Failed> {
+    let permit = call.permitted(named.needs).await?;
+    let missing = || Failed::missing("database connection");
+    let target = named.target.ok_or_else(missing)?;
+    if !permit.covers(Action::DbRead, target.resource()) {
+        return Err(missing());
+    }
+    let (owner, id) = (call.caller.owner, id_of(&target)?);
+    let limits = settings::db_limits(call.app, owner).await?;
+    let limits = Limits {
+        rows: usize::try_from(limits.rows).unwrap_or(usize::MAX),
+        bytes: usize::try_from(limits.bytes).unwrap_or(usize::MAX),
+        time: limits.timeout,
+    };
+    let connection = if let Some(known) = call.databases.known(owner, id) {
+        known
+    } else {
+        let urls = databases::url(call.app, owner, id).await?;
+        let parsed = |url: &databases::DbUrl| {
+            Url::parse(url.secret().expose()).map_err(|error| {
+                tracing::error!(error = %error, "the address of a database connection cannot be used");
+                Failed::new(
+                    "engine_error",
+                    "The address of this database cannot be used, and nothing was done. Your owner can add the connection again.",
+                )
+                .with("engine_code", "address")
+            })
+        };
+        let write = urls.write.as_ref().map(parsed).transpose()?;
+        let made = Connection::new(target.resource().clone(), parsed(&urls.read)?, write)?;
+        let made = Arc::new(made);
+        call.databases.keep(owner, id, made.clone());
+        made
+    };
+    Ok(Open {
+        connection,
+        permit,
+        limits,
+    })
+}
+
+fn id_of(target: &Target) -> Result<ConnectionId, Failed> {
+    let id = target.resource().id().parse();
+    id.map_err(|_| Failed::missing("database connection"))
+}
+
+/// Stops a statement that could not run whatever the policy says, before anybody is asked about it.
+async fn gate(
+    call: &Calling<'_>,
+    named: &Named,
+    stops: impl FnOnce(Engine) -> Option<Verdict>,
+) -> Result<(), Failed> {
+    let Some(target) = &named.target else {
+        return Ok(());
+    };
+    let id = id_of(target)?;
+    let known = databases::list(call.app, call.caller.owner).await?;
+    let engine = known
+        .iter()
+        .find(|known| known.id == id)
+        .and_then(|known| known.engine.as_str().parse::<Engine>().ok());
+    let Some(verdict) = engine.and_then(stops) else {
+        return Ok(());
+    };
+    let class = verdict.class;
+    let error = Error::Gate { verdict };
+    let asked = Call {
+        tool: call.tool.to_owned(),
+        arguments: call.arguments.whole(),
+        needs: named.needs.clone(),
+    };
+    let refused = access::refuse_at_gate(call.app, call.caller, asked, error.to_string()).await;
+    let at_gate = refused.code == "refused_gate";
+    let failed = Failed::from(refused);
+    Err(if at_gate {
+        failed.with("verdict", class.as_str())
+    } else {
+        failed
+    })
+}
+
+/// The rows that a call wants, at least one.
+fn rows(call: &Calling<'_>) -> Result<Option<usize>, Failed> {
+    match call.arguments.number("limit") {
+        None => Ok(None),
+        Some(limit) => usize::try_from(limit)
+            .ok()
+            .filter(|limit| *limit > 0)
+            .map(Some)
+            .ok_or_else(|| Failed::argument("the argument limit must be 1 or more")),
+    }
+}
+
+fn shown<T: serde::Serialize>(answer: &T) -> Answer {
+    serde_json::to_value(answer).map_err(|error| {
+        tracing::error!(error = %error, "an answer of a database could not be spelled as JSON");
+        Failed::new(
+            "engine_error",
+            "The answer of the database cannot be spelled as JSON; it was read and is not shown.",
+        )
+        .with("engine_code", "unprintable")
+    })
+}
+
+fn statement<'c>(call: &'c Calling<'_>) -> &'c str {
+    call.arguments.text("statement").unwrap_or_default()
+}
+
+pub(super) async fn schemas(call: &Calling<'_>) -> Answer {
+    let open = open(call, named(call, false).await?).await?;
+    let found = open.connection.schemas(&open.permit, open.limits).await?;
+    Ok(json!({"schemas": shown(&found)?}))
+}
+
+pub(super) async fn objects(call: &Calling<'_>) -> Answer {
+    let open = open(call, named(call, false).await?).await?;
+    let schema = call.arguments.text("schema");
+    let mut found = open
+        .connection
+        .objects(&open.permit, schema, open.limits)
+        .await?;
+    if let Some(kind) = call.arguments.text("kind") {
+        found.retain(|object| object.kind == kind);
+    }
+    Ok(json!({"objects": shown(&found)?}))
+}
+
+pub(super) async fn describe(call: &Calling<'_>) -> Answer {
+    let open = open(call, named(call, false).await?).await?;
+    let object = call.arguments.text("object").unwrap_or_default();
+    let found = open
+        .connection
+        .describe(&open.permit, object, open.limits)
+        .await?;
+    shown(&found)
+}
+
+pub(super) async fn preview(call: &Calling<'_>) -> Answer {
+    let wanted = rows(call)?;
+    let open = open(call, named(call, false).await?).await?;
+    let object = call.arguments.text("object").unwrap_or_default();
+    let rows = wanted.unwrap_or(20);
+    let found: Answered = open
+        .connection
+        .preview(&open.permit, object, rows, false, open.limits)
+        .await?;
+    shown(&found)
+}
+
+pub(super) async fn explain(call: &Calling<'_>) -> Answer {
+    // What is explained is not run, so a writing statement passes here; the library judges the explaining one.
+    let open = open(call, named(call, false).await?).await?;
+    let plan = open
+        .connection
+        .explain(&open.permit, statement(call), open.limits)
+        .await?;
+    Ok(json!({ "plan": plan }))
+}
+
+pub(super) async fn query(call: &Calling<'_>) -> Answer {
+    let wanted = rows(call)?;
+    let named = named(call, false).await?;
+    gate(call, &named, |engine| {
+        let verdict = classify(engine, statement(call));
+        (verdict.class != Class::Read).then_some(verdict)
+    })
+    .await?;
+    let open = open(call, named).await?;
+    let limits = Limits {
+        rows: wanted.map_or(open.limits.rows, |wanted| wanted.min(open.limits.rows)),
+        ..open.limits
+    };
+    let found = open
+        .connection
+        .read(&open.permit, statement(call), limits)
+        .await?;
+    shown(&found)
+}
+
+pub(super) async fn execute(call: &Calling<'_>) -> Answer {
+    let write = call.arguments.flag("write");
+    let named = named(call, true).await?;
+    gate(call, &named, |engine| {
+        let verdict = classify(engine, statement(call));
+        match verdict.class {
+            Class::Refuse => Some(verdict),
+            _ if write => None,
+            _ => Some(Verdict {
+                reason: "the call does not say write: true".into(),
+                ..verdict
+            }),
+        }
+    })
+    .await?;
+    let open = open(call, named).await?;
+    let found = open
+        .connection
+        .write(&open.permit, statement(call), write, open.limits)
+        .await?;
+    shown(&found)
+}
