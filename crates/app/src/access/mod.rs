@@ -7,6 +7,7 @@
 mod asks;
 mod gate;
 mod listing;
+mod outlook;
 mod presence;
 mod sql;
 mod state;
@@ -15,6 +16,7 @@ pub(crate) use asks::task_closed;
 pub use asks::{Ask, AskError, Decider, approve, list, refuse, show, sweep};
 pub use gate::{Call, Permitted, Refused, ToolPrompt, Unanswered, decide, prompt};
 pub use listing::{Connection, Reachable, Whoami, WhoamiGrant, WhoamiTask, connections, reachable, whoami};
+pub use outlook::{Outlook, outlook};
 pub use presence::{Present, Process, Seat, present, somebody_present};
 pub use sql::STATEMENTS;
 pub use state::{AskState, PARKED_AT_MOST, canonical};

@@ -107,7 +107,10 @@
   }
 
   function isBeingTyped(element) {
-    return all("input", element).some((field) => field.type !== "hidden" && (field === document.activeElement || field.value !== field.defaultValue));
+    const chosen = (field) => (field.localName === "select"
+      ? Array.from(field.options).some((option) => option.selected !== option.defaultSelected) && field.selectedIndex > 0
+      : field.value !== field.defaultValue);
+    return all("input, select", element).some((field) => field.type !== "hidden" && (field === document.activeElement || chosen(field)));
   }
 
   // Where the focus was inside `element`, in terms that hold for its successor too.
@@ -204,6 +207,7 @@
       if (answer.redirected || !answer.ok) return;
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       setClock(page);
+      document.title = page.title;
       const before = sayings();
       for (const live of all("[data-live]")) {
         const fresh = page.querySelector(`[data-live="${CSS.escape(live.dataset.live)}"]`);
@@ -289,12 +293,15 @@
 
   // ---- The stream of hints ----
 
-  // A browser keeps six connections to a server, so only a page that is seen holds one; of those that are not, one, when it is to tell.
+  // A browser keeps six connections to a server, so only a page that is seen holds one; of those that are not, one, when it is to tell, and
+  // one, when asks are answered on it: that page can still show one, and its stream is what muster takes for somebody who can be asked.
   function listen() {
     const address = document.body.dataset.events;
     if (!address || !("EventSource" in window)) return;
+    const answers = address.includes("asks=1");
     let stream = null;
     let release = null;
+    let queued = null;
     const look = () => { refresh(); lookAtNotices().catch(() => {}); };
     const stop = () => {
       if (stream) stream.close();
@@ -310,19 +317,42 @@
         stop();
         announce("You are signed out. Load the page again to sign in.");
       });
+      // A server that could not answer ends the stream for good; one that is away is asked again by the browser itself.
+      stream.addEventListener("error", (event) => {
+        if (event.target.readyState !== EventSource.CLOSED || event.target !== stream) return;
+        stream = null;
+        setTimeout(() => { if (!document.hidden || release) start(); }, 5000);
+      });
     };
     const holdInBackground = (lock) => {
       if (!lock || !document.hidden) {
         if (document.hidden) stop();
         return undefined;
       }
+      start();
       return new Promise((resolve) => { release = resolve; });
+    };
+    // The pages that nobody looks at stand in line: when the one that holds the stream is closed, the next one takes its place.
+    const standInLine = () => {
+      queued = new AbortController();
+      const { signal } = queued;
+      navigator.locks.request("muster-asks", { signal }, holdInBackground).catch(() => {});
+      navigator.locks.query().then(({ held }) => {
+        if (document.hidden && !release && held.some(({ name }) => name === "muster-asks")) stop();
+      }, () => {});
+    };
+    const leaveLine = () => {
+      if (queued) queued.abort();
+      queued = null;
     };
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) {
+        leaveLine();
         if (release) release();
         release = null;
         start();
+      } else if (answers) {
+        if (navigator.locks) standInLine();
       } else if (wantsTelling() && navigator.locks) {
         navigator.locks.request("muster-background", { ifAvailable: true }, holdInBackground);
       } else {
@@ -332,6 +362,7 @@
     addEventListener("pagehide", stop);
     addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
     if (!document.hidden) start();
+    else if (answers) (navigator.locks ? standInLine : start)();
   }
 
   // ---- Keys ----
@@ -346,12 +377,23 @@
     card.scrollIntoView({ block: "start" });
   }
 
+  // Presses the button that this key stands for, on the card that has the focus and on no other.
+  function answer(event) {
+    const at = document.activeElement;
+    const card = at && at.closest("[data-card]");
+    const form = card && card.querySelector(`form[data-key="${CSS.escape(event.key)}"]`);
+    if (!form) return;
+    event.preventDefault();
+    form.requestSubmit();
+  }
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented) return;
     const at = event.target;
     if (at instanceof Element && (at.closest("input, textarea, select") || at.isContentEditable)) return;
     if (event.key === "j") move(1);
     else if (event.key === "k") move(-1);
+    else if (!event.repeat) answer(event);
   });
 
   // A link to a decided draft opens it.

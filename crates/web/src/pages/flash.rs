@@ -16,6 +16,7 @@ const KEPT: Duration = Duration::from_secs(120);
 /// The page that shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Place {
+    Asks,
     Connectors,
     Settings,
 }

@@ -1,5 +1,6 @@
 //! The pages a person meets: rendered here, every act a plain form of the same origin, usable without a script. Never decides; each page asks the app.
 
+mod asks;
 mod audit;
 mod caller;
 mod card;
@@ -50,6 +51,8 @@ fn person(web: &Web) -> Table {
         .get("/notices", overview::open_notices)
         .get("/events", events::show)
         .get("/attention", drafts::show)
+        .post("/attention/asks/{id}/allow", asks::allow)
+        .post("/attention/asks/{id}/refuse", asks::refuse)
         .post("/attention/drafts/{id}/approve", drafts::approve)
         .post("/attention/drafts/{id}/reject", drafts::reject)
         .post("/attention/drafts/{id}/withdraw", drafts::withdraw)

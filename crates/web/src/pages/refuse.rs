@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use muster_app::accounts::{AccountError, PasskeyError, SignInError, TokenError};
+use muster_app::access::AskError;
 use muster_app::drafts::DecideRefusal;
 use muster_app::messages::RetryRefusal;
 use muster_app::plugins::PluginError;
@@ -26,6 +27,10 @@ pub(super) struct Back {
 pub(super) const TO_OVERVIEW: Back = Back {
     path: "/",
     words: "To the overview",
+};
+pub(super) const TO_ASKS: Back = Back {
+    path: "/attention",
+    words: "Back to the asks",
 };
 pub(super) const TO_DRAFTS: Back = Back {
     path: "/attention?tab=drafts",
@@ -195,6 +200,16 @@ pub(super) fn decision(refusal: &DecideRefusal) -> Response {
         | DecideRefusal::Revoked => StatusCode::CONFLICT,
     };
     page(status, "Not done", &refusal.to_string(), TO_DRAFTS)
+}
+
+/// An answer to an ask that came too late, or was the second one.
+pub(super) fn ask(error: &AskError) -> Response {
+    let status = match error {
+        AskError::Fault(broken) => return fault(broken),
+        AskError::NotFound => StatusCode::NOT_FOUND,
+        AskError::AlreadyDecided(_) => StatusCode::CONFLICT,
+    };
+    page(status, "Not done", &error.to_string(), TO_ASKS)
 }
 
 /// A refused retry.

@@ -4,7 +4,7 @@ use askama::Template;
 use muster_core::clock::Time;
 
 use super::view::{Here, Shell, Signed, When};
-use super::{audit, chief, confirm, drafts, overview, plugins, refuse, settings, setup, sign_in};
+use super::{asks, audit, chief, confirm, drafts, overview, plugins, refuse, settings, setup, sign_in};
 
 /// What somebody outside would write to get out of its place.
 pub(super) const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2) style=color:red> javascript:alert(3) \u{202e}bidi\u{200b} {{ 7*7 }} &lt; --> </pre></textarea>";
@@ -19,7 +19,9 @@ pub(super) fn when() -> When {
 pub(super) fn shell(here: Here) -> Shell {
     let signed = Signed {
         name: HOSTILE.to_owned(),
+        asks: 1,
         waiting: 2,
+        unasked: true,
         plugins: true,
         now: "2026-03-04T05:06:07Z".to_owned(),
     };
@@ -28,6 +30,7 @@ pub(super) fn shell(here: Here) -> Shell {
         here,
         signed: Some(signed),
         passkeys_at: Some("http://localhost:7447".to_owned()),
+        answers: true,
     }
 }
 
@@ -195,6 +198,7 @@ fn no_text_from_outside_becomes_markup_on_any_page() {
     check("overview", overview::OverviewPage::samples());
     check("notices", overview::NoticesFragment::samples());
     check("plugins", plugins::PluginsPage::samples());
+    check("asks", asks::AsksPage::samples());
     check("drafts", drafts::DraftsPage::samples());
     check("archive", drafts::ArchivePage::samples());
     check("chief", chief::ChiefPage::samples());
@@ -215,6 +219,7 @@ fn every_template_is_checked() {
     templates.sort();
     let checked = [
         "archive",
+        "asks",
         "audit",
         "chief",
         "confirm",

@@ -4,9 +4,11 @@
 mod accepting;
 mod api;
 mod ask;
+mod asking;
 mod cards;
 mod claims;
 mod decoys;
+mod fleet;
 mod guesses;
 mod hang_ups;
 mod kit;

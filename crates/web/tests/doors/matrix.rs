@@ -121,6 +121,18 @@ const PERSON: &[Plan] = &[
     },
     Plan {
         method: "POST",
+        path: "/attention/asks/{id}/allow",
+        ask: |_| Ask::form("/attention/asks/999999/allow", &[]),
+        good: missing,
+    },
+    Plan {
+        method: "POST",
+        path: "/attention/asks/{id}/refuse",
+        ask: |_| Ask::form("/attention/asks/999999/refuse", &[]),
+        good: missing,
+    },
+    Plan {
+        method: "POST",
         path: "/attention/drafts/{id}/approve",
         ask: |rows| Ask::form(&format!("/attention/drafts/{}/approve", rows.pending[0]), &[]),
         good: |a| a.location().starts_with("/attention?tab=drafts#draft-"),
