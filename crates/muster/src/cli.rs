@@ -1,6 +1,12 @@
 //! The command line as it is spelled. Never does anything.
 
+mod access;
+mod resources;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use access::{Asks, LayerArgs, Policy, Setting};
+pub(crate) use resources::{Db, DbAdd, ForgeKind, Host, Integration, Project, Task, TaskStatus};
 
 /// A self-hosted control plane for your fleet of AI coding agents.
 #[derive(Debug, Parser)]
@@ -20,6 +26,9 @@ pub(crate) struct Cli {
     /// Print one JSON document on standard output
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// The account that a command works for, where it stands before the command's own words
+    #[arg(long, global = true, hide = true, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -33,6 +42,7 @@ impl Cli {
                 data_dir: None,
                 database_url: None,
                 json: false,
+                owner: None,
                 command: Command::Bus(Bus::Serve(BusServe { dir: None })),
             }),
             _ => None,
@@ -60,6 +70,33 @@ pub(crate) enum Command {
         after_help = "Example: muster token create --owner ada --kind personal --label laptop"
     )]
     Token(Token),
+    /// Projects: a root folder, perhaps a repository, and the policy that new tasks get
+    #[command(
+        subcommand,
+        after_help = "Example: muster project add engine --root ~/src/engine"
+    )]
+    Project(Project),
+    /// Tasks: work in a project, under a policy
+    #[command(
+        subcommand,
+        after_help = "Example: muster task add --project engine --title 'Speed up the parser'"
+    )]
+    Task(Task),
+    /// Hosts: machines that agents may run on
+    #[command(subcommand, after_help = "Example: muster host add workstation")]
+    Host(Host),
+    /// Integrations: your accounts at forges
+    #[command(
+        subcommand,
+        after_help = "Example: printf '%s\\n' \"$TOKEN\" | muster integration add hub --kind github --url https://api.github.com --token-stdin"
+    )]
+    Integration(Integration),
+    /// Database connections that agents may be let to
+    #[command(
+        subcommand,
+        after_help = "Example: muster db add staging --project engine --url-stdin < url.txt"
+    )]
+    Db(Db),
     /// Connectors: outside processes that bring messages in and send approved replies
     #[command(
         subcommand,
@@ -75,10 +112,25 @@ pub(crate) enum Command {
     /// Messages that the chief may or may not have read
     #[command(subcommand, after_help = "Example: muster plugins retry 42")]
     Plugins(Plugins),
+    /// Policies: what agents may do, in layers that only narrow
+    #[command(
+        subcommand,
+        after_help = "Example: muster policy grant careful --layer task db_read db_connection:staging allow\nControls cover access through muster: an agent with a shell of its own is outside of them. A worktree or a profile narrows what is near; neither confines a process."
+    )]
+    Policy(Policy),
+    /// Calls that wait for your word
+    #[command(subcommand, after_help = "Example: muster asks approve 12")]
+    Asks(Asks),
+    /// What you chose for asks and databases
+    #[command(
+        subcommand,
+        after_help = "Example: muster setting set asks.require_when_closed true"
+    )]
+    Setting(Setting),
     /// The audit log
     #[command(
         subcommand,
-        after_help = "Example: muster audit list --event plugin.draft.approved"
+        after_help = "Example: muster audit list --event plugin.draft.approved\nExample: muster audit verify"
     )]
     Audit(Audit),
     /// Settings: what is in force, and what there is
@@ -605,6 +657,18 @@ pub(crate) enum Audit {
         /// Only this event
         #[arg(long, value_name = "EVENT")]
         event: Option<String>,
+        /// Only calls of this agent: its token's id, or its label
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<String>,
+        /// Only calls of agents on this task
+        #[arg(long, value_name = "TASK")]
+        task: Option<String>,
+        /// Only calls of this tool
+        #[arg(long, value_name = "TOOL")]
+        tool: Option<String>,
+        /// Only calls with this outcome, such as auto_allowed_app_closed
+        #[arg(long, value_name = "OUTCOME")]
+        outcome: Option<String>,
         /// Only at or after this moment, RFC 3339
         #[arg(long, value_name = "TIME")]
         since: Option<String>,
@@ -614,6 +678,12 @@ pub(crate) enum Audit {
         /// Only the newest N
         #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(i64).range(1..=100_000))]
         limit: i64,
+    },
+    /// Go along the log: exit 1 when a row was changed, removed or put in
+    #[command(after_help = "Example: muster audit verify --json")]
+    Verify {
+        #[command(flatten)]
+        owner: OwnerArg,
     },
 }
 

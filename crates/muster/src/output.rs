@@ -12,6 +12,8 @@ pub(crate) struct Failure {
     code: &'static str,
     sentence: String,
     usage: bool,
+    /// Further fields of the error document.
+    details: Vec<(&'static str, Value)>,
 }
 
 impl Failure {
@@ -21,6 +23,7 @@ impl Failure {
             code,
             sentence: sentence.into(),
             usage: false,
+            details: Vec::new(),
         }
     }
 
@@ -30,6 +33,7 @@ impl Failure {
             code: "usage",
             sentence: sentence.into(),
             usage: true,
+            details: Vec::new(),
         }
     }
 
@@ -39,7 +43,20 @@ impl Failure {
             code: "",
             sentence: String::new(),
             usage: false,
+            details: Vec::new(),
         }
+    }
+
+    /// Whether the words were wrong: exit code 2.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.usage
+    }
+
+    /// The same with a further field in the error document.
+    #[must_use]
+    pub(crate) fn with(mut self, field: &'static str, value: Value) -> Self {
+        self.details.push((field, value));
+        self
     }
 
     /// What went wrong.
@@ -58,7 +75,15 @@ impl Failure {
         }
         if json {
             // Standard output may be closed; the exit code still tells.
-            let _ = document(&json!({"error": {"code": self.code, "message": self.sentence}}));
+            let mut error = json!({"code": self.code, "message": self.sentence});
+            if let Some(fields) = error.as_object_mut() {
+                fields.extend(
+                    self.details
+                        .iter()
+                        .map(|(name, value)| ((*name).to_owned(), value.clone())),
+                );
+            }
+            let _ = document(&json!({"error": error}));
         }
         ExitCode::FAILURE
     }
@@ -82,6 +107,14 @@ pub(crate) fn document(value: &Value) -> Result<(), Failure> {
     serde_json::to_writer_pretty(&mut out, value).map_err(|e| Failure::refused("io", e.to_string()))?;
     out.write_all(b"\n")?;
     Ok(())
+}
+
+/// Prints one JSON document on a line of its own, at once.
+pub(crate) fn json_line(value: &Value) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, value).map_err(|e| Failure::refused("io", e.to_string()))?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
 }
 
 /// Prints a document of muster's own as it is.

@@ -27,7 +27,7 @@ pub enum IntegrationError {
     NotFound,
     /// Live projects keep their repositories there.
     #[error(
-        "{} this integration, so it was not removed; remove them first",
+        "{} this integration, so it was not removed; what uses it has to go first",
         counted(.0.len(), "project uses", "projects use")
     )]
     InUse(Vec<Named<ProjectId>>),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use muster_core::Fault;
-use muster_core::ids::{OwnerId, PolicyId, ProjectId, TaskId};
+use muster_core::ids::{OwnerId, PolicyId, TaskId};
 use muster_policy::{Grant, Layer, LayerName, Policy, Scope, Standing};
 use muster_store::Tx;
 
@@ -248,8 +248,6 @@ impl Governing {
 #[derive(Debug, Clone)]
 pub(crate) struct OfTask {
     pub(crate) title: String,
-    pub(crate) closed: bool,
-    pub(crate) project: ProjectId,
     pub(crate) governing: Governing,
 }
 
@@ -258,14 +256,10 @@ struct TaskRow {
     #[sqlx(rename = "id")]
     _id: i64,
     title: String,
-    status: String,
-    project_id: i64,
     policy_id: Option<i64>,
     unscoped: bool,
     policy_name: Option<String>,
     policy_revision: Option<i64>,
-    #[sqlx(rename = "project_name")]
-    _project_name: String,
 }
 
 /// What governs the agents of a task, read now; `None` when there is no such task.
@@ -306,8 +300,6 @@ pub(crate) async fn standing_of_task(tx: &mut Tx, task: TaskId) -> Result<Option
     };
     Ok(Some(OfTask {
         title: row.title,
-        closed: row.status == "closed",
-        project: ProjectId::new(row.project_id),
         governing,
     }))
 }

@@ -80,8 +80,8 @@ pub(super) static REVOKE: Sql = owned(
 /// What governs the calls of a task's agents.
 pub(super) static OF_TASK: Sql = owned(
     "policies.of_task",
-    "SELECT t.id, t.title, t.status, t.project_id, t.policy_id, t.unscoped, p.name AS policy_name, p.revision AS policy_revision, j.name AS project_name FROM tasks t \
-     JOIN projects j ON j.owner_id = $1 AND j.id = t.project_id LEFT JOIN policies p ON p.owner_id = $1 AND p.id = t.policy_id WHERE t.owner_id = $1 AND t.id = $2",
+    "SELECT t.id, t.title, t.policy_id, t.unscoped, p.name AS policy_name, p.revision AS policy_revision FROM tasks t \
+     LEFT JOIN policies p ON p.owner_id = $1 AND p.id = t.policy_id WHERE t.owner_id = $1 AND t.id = $2",
 );
 pub(super) static ATTACH: Sql = owned(
     "policies.attach",

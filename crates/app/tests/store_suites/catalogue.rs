@@ -218,5 +218,6 @@ fn statements_across_owners_are_few_and_each_is_known() {
     plugins.by_token
     chief.chiefs_in_turns
     drafts.due_owners
+    seal.sealed
     ");
 }

@@ -10,6 +10,7 @@ mod opening;
 mod parity;
 mod probe;
 mod recipes;
+mod recipes_access;
 mod schema;
 mod scopes;
 mod support;

@@ -3,15 +3,16 @@
 use std::ops::Range;
 
 use muster_core::ids::OwnerId;
-use muster_store::{Bind, Value};
+use muster_store::Value;
 use muster_testkit::TestMuster;
 
+use crate::recipes_access::{self, Access};
 use crate::support::Raw;
 
 /// A moment that everything seeded lies at.
 pub(crate) const THEN: i64 = 1_800_000_000_000_000;
 /// A moment after every lease and expiry.
-const LATE: i64 = THEN + 400 * 86_400_000_000;
+pub(crate) const LATE: i64 = THEN + 400 * 86_400_000_000;
 
 /// An owner with one row of everything. Every text of its rows holds its name, every id lies in its range.
 pub(crate) struct Seeded {
@@ -33,6 +34,7 @@ pub(crate) struct Seeded {
     approved: i64,
     claimed: i64,
     ended: i64,
+    pub(crate) access: Access,
 }
 
 /// Stores an owner and its rows past the API, with ids from `base` on.
@@ -58,8 +60,12 @@ pub(crate) async fn seed(muster: &TestMuster, name: &str, base: i64) -> Seeded {
         approved: id(31),
         claimed: id(32),
         ended: id(33),
+        access: Access::from(base),
     };
-    for text in seeds(&seeded, base) {
+    for text in seeds(&seeded, base)
+        .into_iter()
+        .chain(recipes_access::seeds(&seeded))
+    {
         // Postgres gives ids out itself unless it is told otherwise.
         let text = if matches!(raw, Raw::Postgres(_)) {
             text.replacen(" VALUES ", " OVERRIDING SYSTEM VALUE VALUES ", 1)
@@ -205,11 +211,12 @@ pub(crate) enum Expect {
 
 macro_rules! args {
     ($($value:expr),* $(,)?) => {
-        vec![$(Bind::value($value)),*]
+        vec![$(muster_store::Bind::value($value)),*]
     };
 }
+pub(crate) use args;
 
-const NO_TEXT: Option<&str> = None;
+pub(crate) const NO_TEXT: Option<&str> = None;
 
 /// Arguments of the statement `name` that name `s`'s rows wherever it takes an id. `None` for a statement without a recipe.
 pub(crate) fn recipe(name: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
@@ -222,7 +229,7 @@ pub(crate) fn recipe(name: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "messages" => messages(act, s),
         "chief" => chief(act, s),
         "drafts" => drafts(act, s),
-        _ => None,
+        _ => recipes_access::recipe(slice, act, s),
     }
 }
 
@@ -242,6 +249,8 @@ fn accounts(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "insert_ceremony" => (Own, args!["a-ceremony", "register", "a state", LATE]),
         "drop_ceremonies" => (Nothing, args![LATE]),
         "insert_token" => (Own, args!["personal", "a-token", "a label", NO_TEXT, THEN]),
+        // Her task is not one of theirs.
+        "insert_task_token" => (Nothing, args!["a-task-token", "an agent", THEN, s.access.task]),
         "token_used" | "revoke_token" => (Nothing, args![s.token, LATE]),
         "tokens" => (Nothing, args![]),
         _ => return None,

@@ -1,5 +1,6 @@
 //! One file a command. Never a rule: each calls the app or a running server and prints.
 
+mod asks;
 mod audit;
 pub(crate) mod bus;
 mod chat;
@@ -7,11 +8,19 @@ mod chief;
 mod config;
 mod connector;
 mod database;
+mod db;
 mod doctor;
+mod host;
+mod integration;
 mod man;
 mod owner;
 mod plugins;
+mod policy;
+mod project;
 pub(crate) mod serve;
+mod setting;
+mod shown;
+mod task;
 mod token;
 
 use clap::CommandFactory as _;
@@ -69,9 +78,17 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(config, args, cli.data_dir.is_some()).await,
         Command::Owner(command) => owner::run(&config, command, json).await,
         Command::Token(command) => token::run(&config, command, json).await,
+        Command::Project(command) => project::run(&config, command, json).await,
+        Command::Task(command) => task::run(&config, command, json).await,
+        Command::Host(command) => host::run(&config, command, json).await,
+        Command::Integration(command) => integration::run(&config, command, json).await,
+        Command::Db(command) => db::run(&config, command, json).await,
         Command::Connector(command) => connector::run(&config, command, json).await,
         Command::Chief(command) => chief::run(&config, command, json).await,
         Command::Plugins(command) => plugins::run(&config, command, json).await,
+        Command::Policy(command) => policy::run(&config, command, json).await,
+        Command::Asks(command) => asks::run(&config, command, json).await,
+        Command::Setting(command) => setting::run(&config, command, json).await,
         Command::Audit(command) => audit::run(&config, command, json).await,
         Command::Config(_) => config::show(&config, json),
         Command::Doctor => doctor::run(&config, json).await,

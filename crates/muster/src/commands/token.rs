@@ -97,7 +97,10 @@ async fn on(app: &muster_app::App, command: Token, json: bool) -> Result<(), Fai
                     ]
                 })
                 .collect();
-            output::table(&["ID", "KIND", "LABEL", "HOST", "TASK", "STATE", "LAST USED"], &rows)
+            output::table(
+                &["ID", "KIND", "LABEL", "HOST", "TASK", "STATE", "LAST USED"],
+                &rows,
+            )
         }
         Token::Revoke { owner: whose, id } => {
             let owner = owner(app, &whose).await?;

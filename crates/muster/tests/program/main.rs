@@ -9,6 +9,7 @@ mod crash;
 mod demo;
 mod hostile;
 mod kill;
+mod resources;
 mod schema;
 mod settings;
 mod start;

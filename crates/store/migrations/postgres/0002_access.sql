@@ -10,11 +10,11 @@ CREATE TABLE policies (
     revision BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
-    CONSTRAINT policies_fork_has_root CHECK ((parent_id IS NULL) = (root_id IS NULL)),
-    FOREIGN KEY (owner_id, parent_id) REFERENCES policies (owner_id, id),
-    FOREIGN KEY (owner_id, root_id) REFERENCES policies (owner_id, id)
+    CONSTRAINT policies_fork_has_root CHECK ((parent_id IS NULL) = (root_id IS NULL))
 );
 CREATE UNIQUE INDEX policies_owner_id ON policies (owner_id, id);
+ALTER TABLE policies ADD FOREIGN KEY (owner_id, parent_id) REFERENCES policies (owner_id, id);
+ALTER TABLE policies ADD FOREIGN KEY (owner_id, root_id) REFERENCES policies (owner_id, id);
 CREATE UNIQUE INDEX policies_name ON policies (owner_id, name);
 CREATE INDEX policies_parent ON policies (owner_id, parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX policies_root ON policies (owner_id, root_id) WHERE root_id IS NOT NULL;

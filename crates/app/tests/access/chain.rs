@@ -1,0 +1,87 @@
+//! The audit log's chain: what was changed, removed or put in shows. Never repaired.
+
+use muster_app::audit;
+
+use super::kit::{TASK, on_desks, tamper};
+
+// spec: AUDIT-009
+#[test]
+fn a_log_that_was_tampered_with_is_found_out() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        desk.grant(TASK, "db_read", "any", "allow").await;
+        for _ in 0..5 {
+            desk.read("staging").await;
+        }
+        let whole = audit::verify(&app.db, owner).await.unwrap();
+        assert!(
+            whole.ok && whole.rows >= 10 && whole.first_bad.is_none(),
+            "{whole:?}"
+        );
+        let rows = desk.calls().await;
+        let off = desk.pick(
+            &[
+                "DROP TRIGGER audit_append_only_update",
+                "DROP TRIGGER audit_append_only_delete",
+            ],
+            &[
+                "DROP TRIGGER audit_append_only_update ON audit",
+                "DROP TRIGGER audit_append_only_delete ON audit",
+            ],
+        );
+        tamper(&desk, off).await;
+        let (second, third, last) = (rows[1].id, rows[2].id, rows[4].id);
+        // Changed.
+        let set = |outcome: &str| format!("UPDATE audit SET outcome = '{outcome}' WHERE id = {second}");
+        tamper(&desk, &[&set("refused_denied")]).await;
+        let found = audit::verify(&app.db, owner).await.unwrap();
+        assert_eq!((found.ok, found.first_bad), (false, Some(second.to_string())));
+        tamper(&desk, &[&set("allowed")]).await;
+        assert!(audit::verify(&app.db, owner).await.unwrap().ok);
+        // Removed from the middle; the row after it does not follow.
+        let columns = "owner_id, at, actor, event, subject, data, agent, task, tool, outcome, hash";
+        let copy = format!("CREATE TABLE kept AS SELECT id, {columns} FROM audit");
+        tamper(&desk, &[&copy, &format!("DELETE FROM audit WHERE id = {second}")]).await;
+        let found = audit::verify(&app.db, owner).await.unwrap();
+        assert_eq!((found.ok, found.first_bad), (false, Some(third.to_string())));
+        let back = desk.pick(
+            &["INSERT INTO audit (id, owner_id, at, actor, event, subject, data, agent, task, tool, outcome, hash) SELECT id, owner_id, at, actor, event, subject, data, agent, task, tool, outcome, hash FROM kept WHERE id NOT IN (SELECT id FROM audit)"],
+            &["INSERT INTO audit (id, owner_id, at, actor, event, subject, data, agent, task, tool, outcome, hash) OVERRIDING SYSTEM VALUE SELECT id, owner_id, at, actor, event, subject, data, agent, task, tool, outcome, hash FROM kept WHERE id NOT IN (SELECT id FROM audit)"],
+        );
+        let head = format!(
+            "UPDATE audit_heads SET length = length - 1, hash = (SELECT hash FROM kept WHERE id = {last}) WHERE owner_id = {owner}"
+        );
+        tamper(&desk, &[back[0], &head]).await;
+        assert!(audit::verify(&app.db, owner).await.unwrap().ok);
+        // Removed at the end.
+        tamper(&desk, &[&format!("DELETE FROM audit WHERE id = {last}")]).await;
+        let found = audit::verify(&app.db, owner).await.unwrap();
+        assert_eq!((found.ok, found.first_bad), (false, None));
+        tamper(&desk, &[back[0], &head]).await;
+        assert!(audit::verify(&app.db, owner).await.unwrap().ok);
+        // Put in, as a copy of a row that is there.
+        let put = format!("INSERT INTO audit ({columns}) SELECT {columns} FROM audit WHERE id = {third}");
+        tamper(&desk, &[&put]).await;
+        let found = audit::verify(&app.db, owner).await.unwrap();
+        assert!(!found.ok && found.first_bad.is_some());
+        // What follows is chained on, and the bad row stays the first.
+        let bad = found.first_bad;
+        desk.read("staging").await;
+        assert_eq!(audit::verify(&app.db, owner).await.unwrap().first_bad, bad);
+    });
+}
+
+#[test]
+fn many_writers_at_once_make_one_chain() {
+    on_desks(|desk| async move {
+        desk.grant(TASK, "db_read", "any", "allow").await;
+        let call = desk.reads("staging").await;
+        let calls: Vec<_> = (0..40).map(|_| desk.start(&desk.agent, call.clone())).collect();
+        for call in calls {
+            super::kit::ended(call).await.unwrap();
+        }
+        let found = audit::verify(&desk.app().db, desk.owner()).await.unwrap();
+        assert!(found.ok, "{found:?}");
+        assert_eq!(desk.calls().await.len(), 40);
+    });
+}

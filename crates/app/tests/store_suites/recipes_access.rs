@@ -1,0 +1,250 @@
+//! The same for what permissions govern, and for permissions themselves: one row of everything, and the arguments that name those rows. Never decides what may be seen.
+
+use muster_store::Value;
+
+use crate::recipes::Expect::{Nothing, Own, Refused};
+use crate::recipes::{Expect, LATE, NO_TEXT, Seeded, THEN, args};
+
+/// The ids of an owner's rows.
+pub(crate) struct Access {
+    integration: i64,
+    pub(crate) policy: i64,
+    fork: i64,
+    layer: i64,
+    project: i64,
+    pub(crate) task: i64,
+    spare_task: i64,
+    worktree: i64,
+    host: i64,
+    run: i64,
+    connection: i64,
+    agent: i64,
+    ask: i64,
+    others: i64,
+}
+
+impl Access {
+    pub(crate) fn from(base: i64) -> Self {
+        let id = |n: i64| base + n;
+        Self {
+            integration: id(60),
+            policy: id(61),
+            fork: id(62),
+            layer: id(63),
+            project: id(65),
+            task: id(66),
+            spare_task: id(67),
+            worktree: id(68),
+            host: id(69),
+            run: id(70),
+            connection: id(71),
+            agent: id(73),
+            ask: id(74),
+            others: id(80),
+        }
+    }
+}
+
+pub(crate) fn seeds(s: &Seeded) -> Vec<String> {
+    let (o, n, t, a) = (s.owner, s.name.as_str(), THEN, &s.access);
+    let task = |id: i64, source: &str| {
+        format!(
+            "INSERT INTO tasks (id, owner_id, project_id, title, body, status, policy_id, unscoped, source_integration_id, source_key, created_by, created_at) \
+             VALUES ({id}, {o}, {}, '{n}-title', '{n}-body', 'open', {}, FALSE, {source}, '{n}-by', {t})",
+            a.project, a.policy
+        )
+    };
+    let policy = |id: i64, kin: &str| {
+        format!(
+            "INSERT INTO policies (id, owner_id, name, parent_id, root_id, revision, created_at, updated_at) VALUES ({id}, {o}, '{n}-policy-{id}', {kin}, {kin}, 1, {t}, {t})"
+        )
+    };
+    vec![
+        format!(
+            "INSERT INTO integrations (id, owner_id, name, kind, url, secret, created_at) VALUES ({}, {o}, '{n}-integration', 'github', '{n}-url', '{n}-secret', {t})",
+            a.integration
+        ),
+        policy(a.policy, "NULL"),
+        policy(a.fork, &a.policy.to_string()),
+        format!(
+            "INSERT INTO policy_layers (id, owner_id, policy_id, layer, authored_at) VALUES ({}, {o}, {}, 'task', {t})",
+            a.layer, a.fork
+        ),
+        format!(
+            "INSERT INTO grants (id, owner_id, layer_id, action, scope_kind, scope, effect) VALUES ({}, {o}, {}, 'hosts_read', 'host', '{n}-scope', 'allow')",
+            a.others, a.layer
+        ),
+        format!(
+            "INSERT INTO projects (id, owner_id, name, root, repo, integration_id, default_policy_id, created_at) VALUES ({}, {o}, '{n}-project', '{n}-root', '{n}-repo', {}, {}, {t})",
+            a.project, a.integration, a.policy
+        ),
+        task(a.task, &format!("{}, '{n}-key'", a.integration)),
+        task(a.spare_task, "NULL, NULL"),
+        format!(
+            "INSERT INTO worktrees (id, owner_id, task_id, path, branch, base, created_at) VALUES ({}, {o}, {}, '{n}-path', '{n}-branch', '{n}-base', {t})",
+            a.worktree, a.task
+        ),
+        format!(
+            "INSERT INTO hosts (id, owner_id, name, created_at) VALUES ({}, {o}, '{n}-host', {t})",
+            a.host
+        ),
+        format!(
+            "INSERT INTO runs (id, owner_id, task_id, policy_id, host_id, profile, prompt, state, created_by, created_at) VALUES ({}, {o}, {}, {}, {}, '{n}-profile', '{n}-prompt', 'queued', '{n}-by', {t})",
+            a.run, a.task, a.policy, a.host
+        ),
+        format!(
+            "INSERT INTO db_connections (id, owner_id, project_id, name, engine, url, write_url, wide, created_at) VALUES ({}, {o}, {}, '{n}-connection', 'postgres', '{n}-url', '{n}-write-url', FALSE, {t})",
+            a.connection, a.project
+        ),
+        format!(
+            "INSERT INTO settings (id, owner_id, key, value) VALUES ({}, {o}, '{n}-key', '{n}-value')",
+            a.others
+        ),
+        format!(
+            "INSERT INTO tokens (id, owner_id, kind, token_hash, label, task_id, created_at) VALUES ({}, {o}, 'agent', '{n}-task-token', '{n}-worker', {}, {t})",
+            a.agent, a.task
+        ),
+        format!(
+            "INSERT INTO asks (id, owner_id, state, kind, token_id, task_id, tool, arguments, pairs, parking_key, approval_key, created_at, expires_at) \
+             VALUES ({}, {o}, 'parked', 'permission', {}, {}, '{n}-tool', '{n}-arguments', '{n}-pairs', '{n}-parking', '{n}-approval', {t}, {LATE})",
+            a.ask, a.agent, a.task
+        ),
+        format!(
+            "INSERT INTO ask_callers (id, owner_id, ask_id, process) VALUES ({}, {o}, {}, 1)",
+            a.others, a.ask
+        ),
+        format!(
+            "INSERT INTO approvers (id, owner_id, process, kind) VALUES ({}, {o}, 1, 'page')",
+            a.others
+        ),
+    ]
+}
+
+pub(crate) fn recipe(slice: &str, act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    match slice {
+        "integrations" => integrations(act, s),
+        "projects" => projects(act, s),
+        "tasks" => tasks(act, s),
+        "hosts" => hosts(act, s),
+        "databases" => databases(act, s),
+        _ => None,
+    }
+}
+
+fn integrations(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    let id = s.access.integration;
+    Some(match act {
+        "insert" => (
+            Own,
+            args![format!("{}-integration", s.name), "github", "https://forge", THEN],
+        ),
+        "set_secret" => (Nothing, args![id, "taken over"]),
+        "list" => (Nothing, args![]),
+        "find" => (Nothing, args![id, format!("{}-integration", s.name)]),
+        "secret" | "used_by" => (Nothing, args![id]),
+        "rename" => (Nothing, args![id, "taken-over"]),
+        "remove" => (Nothing, args![id, LATE]),
+        _ => return None,
+    })
+}
+
+fn projects(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    let id = s.access.project;
+    Some(match act {
+        "insert" => (
+            Own,
+            args![
+                format!("{}-project", s.name),
+                "/somewhere",
+                NO_TEXT,
+                None::<i64>,
+                THEN
+            ],
+        ),
+        "list" => (Nothing, args![]),
+        "find" => (Nothing, args![id, format!("{}-project", s.name)]),
+        "root" | "open_tasks" | "connections" => (Nothing, args![id]),
+        "rename" => (Nothing, args![id, "taken-over"]),
+        "set_default" => (Nothing, args![id, None::<i64>]),
+        "remove" => (Nothing, args![id, LATE]),
+        "policy" => (
+            Nothing,
+            args![s.access.policy, format!("{}-policy-{}", s.name, s.access.policy)],
+        ),
+        _ => return None,
+    })
+}
+
+fn tasks(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    let a = &s.access;
+    Some(match act {
+        "list" | "project" => (Nothing, args![a.project]),
+        "find" | "stands" | "worktree" => (Nothing, args![a.task]),
+        "runs" => (Nothing, args![a.task, a.project]),
+        "integration" => (Nothing, args![a.integration]),
+        "host" => (Nothing, args![a.host]),
+        "insert" => (
+            Refused,
+            args![
+                a.project,
+                "a title",
+                "a body",
+                None::<i64>,
+                false,
+                None::<i64>,
+                NO_TEXT,
+                "owner",
+                THEN
+            ],
+        ),
+        "imported" => (
+            Nothing,
+            args![a.project, a.integration, format!("{}-key", s.name)],
+        ),
+        "set_status" => (Nothing, args![a.task, "closed", LATE]),
+        "cancel_runs" | "withdraw_asks" => (Nothing, args![a.task, LATE]),
+        // Her task is not one of theirs.
+        "insert_run" => (
+            Nothing,
+            args![a.task, None::<i64>, NO_TEXT, NO_TEXT, "owner", THEN],
+        ),
+        "cancel_run" => (Nothing, args![a.run, LATE]),
+        "run" => (Nothing, args![a.run]),
+        "insert_worktree" => (
+            Refused,
+            args![a.spare_task, "/somewhere", "a branch", "a base", THEN],
+        ),
+        _ => return None,
+    })
+}
+
+fn hosts(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    let id = s.access.host;
+    Some(match act {
+        "insert" => (Own, args![format!("{}-host", s.name), THEN]),
+        "list" => (Nothing, args![]),
+        "find" => (Nothing, args![id, format!("{}-host", s.name)]),
+        "rename" => (Nothing, args![id, "taken-over"]),
+        "remove" => (Nothing, args![id, LATE]),
+        "queued" => (Nothing, args![id]),
+        _ => return None,
+    })
+}
+
+fn databases(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    let id = s.access.connection;
+    Some(match act {
+        // Her project is not one of theirs.
+        "insert" => (
+            Nothing,
+            args![s.access.project, "a-connection", "postgres", false, THEN],
+        ),
+        "set_urls" => (Nothing, args![id, "taken over", NO_TEXT]),
+        "list" => (Nothing, args![]),
+        "find" => (Nothing, args![id, format!("{}-connection", s.name)]),
+        "urls" => (Nothing, args![id]),
+        "rename" => (Nothing, args![id, "taken-over"]),
+        "remove" => (Nothing, args![id, LATE]),
+        _ => return None,
+    })
+}

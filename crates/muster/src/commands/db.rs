@@ -1,0 +1,147 @@
+//! `muster db`: the connections as they are stored. Never prints an address.
+
+use muster_app::App;
+use muster_app::databases::{self, Connection, DatabaseError, DbEngine, DbUrl, NewConnection};
+use muster_core::Secret;
+use muster_core::ids::OwnerId;
+use serde_json::{Value, json};
+
+use super::{integration, offline, owner, project, shown};
+use crate::cli;
+use crate::config::Config;
+use crate::output::{self, Failure};
+
+pub(super) async fn run(config: &Config, command: cli::Db, json: bool) -> Result<(), Failure> {
+    let app = offline(config).await?;
+    let done = on(&app, command, json).await;
+    app.db.close().await;
+    done
+}
+
+async fn on(app: &App, command: cli::Db, json: bool) -> Result<(), Failure> {
+    match command {
+        cli::Db::Add(args) => {
+            let added = add(app, args).await?;
+            shown::made(json, &added.id.to_string(), || document(&added))
+        }
+        cli::Db::List { owner: whose } => {
+            let owner = owner(app, &whose).await?;
+            let all = databases::list(app, owner).await?;
+            shown::list(
+                json,
+                || all.iter().map(document).collect(),
+                &["ID", "NAME", "ENGINE", "PROJECT", "ACCOUNTS"],
+                || all.iter().map(|found| cells(found).into()).collect(),
+            )
+        }
+        cli::Db::Show {
+            owner: whose,
+            connection,
+        } => {
+            let owner = owner(app, &whose).await?;
+            let found = find(app, owner, &connection).await?;
+            if json {
+                return output::document(&document(&found));
+            }
+            let [id, name, engine, project, accounts] = cells(&found);
+            shown::fields(&[
+                ("id", id),
+                ("name", name),
+                ("engine", engine),
+                ("project", project),
+                ("accounts", accounts),
+            ])
+        }
+        cli::Db::Rename {
+            owner: whose,
+            connection,
+            name,
+        } => {
+            let name = shown::name(name)?;
+            let owner = owner(app, &whose).await?;
+            let found = find(app, owner, &connection).await?;
+            let renamed = databases::rename(app, owner, found.id, name)
+                .await
+                .map_err(refused)?;
+            shown::changed(json, || document(&renamed))
+        }
+        cli::Db::Remove {
+            owner: whose,
+            connection,
+        } => {
+            let owner = owner(app, &whose).await?;
+            let found = find(app, owner, &connection).await?;
+            let removed = databases::remove(app, owner, found.id).await.map_err(refused)?;
+            shown::changed(json, || document(&removed))
+        }
+    }
+}
+
+async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {
+    let name = shown::name(args.name)?;
+    // The clap rules leave exactly one of the two for the first, and at most one for the second.
+    let url = match args.url {
+        Some(url) => Secret::new(url),
+        None => shown::secret_line()?,
+    };
+    let write_url = match (args.write_url, args.write_url_stdin) {
+        (Some(url), _) => Some(Secret::new(url)),
+        (None, true) => Some(shown::secret_line()?),
+        (None, false) => None,
+    };
+    let url = DbUrl::parse(url).map_err(refused)?;
+    let write_url = write_url.map(DbUrl::parse).transpose().map_err(refused)?;
+    let owner = owner(app, &args.owner).await?;
+    let project = project::find(app, owner, &args.project).await?.id;
+    let new = NewConnection {
+        name,
+        project,
+        // A SQLite file has no accounts.
+        wide: args.accept_wide_account && url.engine() != DbEngine::Sqlite,
+        url,
+        write_url,
+    };
+    databases::add(app, owner, new).await.map_err(refused)
+}
+
+async fn find(app: &App, owner: OwnerId, word: &str) -> Result<Connection, Failure> {
+    databases::find(app, owner, word).await.map_err(refused)
+}
+
+fn document(found: &Connection) -> Value {
+    json!({
+        "id": found.id.to_string(),
+        "name": found.name,
+        "engine": found.engine.as_str(),
+        "project": shown::resource("project", &found.project.id.to_string(), &found.project.name),
+        "wide": found.wide,
+        "has_write_account": found.has_write_account,
+    })
+}
+
+fn cells(found: &Connection) -> [String; 5] {
+    let accounts = match (found.wide, found.has_write_account) {
+        (false, false) => "one",
+        (false, true) => "one that reads, one that writes",
+        (true, false) => "one, wide",
+        (true, true) => "one that reads (wide), one that writes",
+    };
+    [
+        found.id.to_string(),
+        found.name.clone(),
+        found.engine.as_str().to_owned(),
+        found.project.name.clone(),
+        accounts.to_owned(),
+    ]
+}
+
+fn refused(error: DatabaseError) -> Failure {
+    let sentence = error.to_string();
+    match error {
+        DatabaseError::Url | DatabaseError::OtherEngine => Failure::usage(sentence),
+        DatabaseError::NameTaken => Failure::refused("name_taken", sentence),
+        DatabaseError::NotFound | DatabaseError::NoProject => Failure::refused("not_found", sentence),
+        DatabaseError::Seal(error) => integration::sealed(error),
+        DatabaseError::Fault(fault) => fault.into(),
+    }
+}
