@@ -524,7 +524,11 @@ struct ProjectRow {
     integration_id: Option<i64>,
 }
 
-pub(super) async fn expand(tx: &mut Tx, preset: Preset, project: ProjectId) -> Result<(Layer, Resources), PolicyError> {
+pub(super) async fn expand(
+    tx: &mut Tx,
+    preset: Preset,
+    project: ProjectId,
+) -> Result<(Layer, Resources), PolicyError> {
     let row: ProjectRow = tx
         .optional(&sql::PROJECT, (project,))
         .await?

@@ -21,7 +21,7 @@ pub use load::{Chosen, Found, Subjects, find, list};
 pub(crate) use load::{Governing, standing_of_task};
 pub use muster_policy::LayerName;
 pub(crate) use preview::any_ask;
-pub use preview::{Change, Changed, Preview, PresetLine, nameable, presets, what_would_change};
+pub use preview::{Change, Changed, PresetLine, Preview, nameable, presets, what_would_change};
 pub use sql::STATEMENTS;
 pub use transfer::{Exported, ExportedLayers, Simulated, Triple, WhenThere, export, import, simulate};
 pub(crate) use view::resolved;

@@ -181,6 +181,7 @@
     if (moved) {
       changedAt = performance.now();
       colourSpellings(live);
+      all("[data-grant]", live).forEach(narrowScopes);
     }
   }
 
@@ -216,6 +217,7 @@
         if (fresh.dataset.spoken !== undefined) live.dataset.spoken = fresh.dataset.spoken;
       }
       sayWhatChanged(before);
+      tellOfAsks();
       tellTimes();
     } catch {
       // The server is away; the stream's own retry brings the next look.
@@ -265,6 +267,19 @@
     const words = notice.querySelector(".notice-body");
     const shown = new Notification(link.textContent, { body: words ? words.textContent : "", tag: `muster-${notice.dataset.notice}` });
     shown.onclick = () => { window.focus(); location.assign(link.getAttribute("href")); shown.close(); };
+  }
+
+  // A call that parks while nobody looks at the page that shows it.
+  let knownAsks = new Set();
+  const askCards = () => all("article[data-card]").map((card) => card.id).filter((id) => id.startsWith("ask-"));
+
+  function tellOfAsks() {
+    const now = askCards();
+    const fresh = now.filter((id) => !knownAsks.has(id));
+    knownAsks = new Set(now);
+    if (fresh.length === 0 || document.hasFocus() || !wantsTelling()) return;
+    const shown = new Notification("A call waits for you", { body: "An agent asks before it goes on.", tag: `muster-${fresh.at(-1)}` });
+    shown.onclick = () => { window.focus(); shown.close(); };
   }
 
   function offerTelling() {
@@ -565,6 +580,24 @@
     }
   }
 
+  // ---- A grant's form: only the resources whose kind the chosen action is about ----
+
+  function narrowScopes(form) {
+    const action = form.querySelector("[data-grant-action]");
+    const scope = form.querySelector("[data-grant-scope]");
+    const kinds = (action.selectedOptions[0].dataset.kinds || "").split(" ");
+    for (const group of all("optgroup", scope)) {
+      group.hidden = !kinds.includes(group.dataset.kind);
+      group.disabled = group.hidden;
+    }
+    if (scope.selectedOptions[0] && scope.selectedOptions[0].parentElement.disabled) scope.value = "any";
+  }
+
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("[data-grant]");
+    if (form) narrowScopes(form);
+  });
+
   // ---- Copying a token ----
 
   function offerCopies() {
@@ -595,5 +628,7 @@
   offerPasskeys();
   offerTelling();
   offerCopies();
+  all("[data-grant]").forEach(narrowScopes);
+  knownAsks = new Set(askCards());
   listen();
 })();

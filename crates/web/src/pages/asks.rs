@@ -306,6 +306,7 @@ mod tests {
             .try_into()
             .unwrap_or_else(|_| panic!("two samples"));
         let page = AsksPage {
+            shell: Shell::bare("Asks"),
             asks: vec![AskView::new(ask, now)],
             ..empty
         };
@@ -328,11 +329,13 @@ mod tests {
             "hosts_read",
             "\n-- \\u{202e}harmless\\u{200b} &#60;/pre&#62;&#60;script&#62;",
             "\\u{2066}",
-            "text of 64 characters",
+            "text of 60 characters",
         ] {
             assert!(shown.contains(words), "{words}: {shown}");
         }
-        assert!(!shown.contains("<script>alert") && !shown.contains('\u{202e}') && !shown.contains('\u{2066}'));
+        assert!(
+            !shown.contains("<script>alert") && !shown.contains('\u{202e}') && !shown.contains('\u{2066}')
+        );
     }
 
     // spec: ASK-018

@@ -559,7 +559,10 @@ mod tests {
         for text in ["2026-03-04T05:06", "2026-03-04T05:06:00", "2026-03-04T05:06:00Z"] {
             assert_eq!(moment(text), Ok(at), "{text}");
         }
-        assert_eq!((moment(""), moment("yesterday")), (Ok(None), Err(Nothing::Moment)));
+        assert_eq!(
+            (moment(""), moment("yesterday")),
+            (Ok(None), Err(Nothing::Moment))
+        );
     }
 
     #[test]
@@ -596,7 +599,12 @@ mod tests {
         );
         assert_eq!(call.pairs[0].layer.as_deref(), Some("project"));
         assert_eq!(
-            (call.policy.as_str(), call.ask.as_deref(), call.decider.as_deref(), call.ran),
+            (
+                call.policy.as_str(),
+                call.ask.as_deref(),
+                call.decider.as_deref(),
+                call.ran
+            ),
             ("shared, revision 7", Some("8"), Some("ada"), true)
         );
     }

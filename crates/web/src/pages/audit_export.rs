@@ -58,26 +58,29 @@ fn chunks(
     })
 }
 
-/// A row as one line. The facts of a call stand in it by name, those of every other event in `data`.
+/// A row as one line, with the fields that `muster audit list --json` prints.
 fn line(entry: &Entry) -> String {
     let fact = |name: &str| entry.data.get(name).cloned().unwrap_or(Value::Null);
-    let is_call = entry.event == "call";
+    let pairs = match fact("pairs") {
+        Value::Null => json!([]),
+        pairs => pairs,
+    };
     let row = json!({
         "id": entry.id.to_string(),
         "at": entry.at.rfc3339(),
         "event": entry.event,
-        "actor": entry.actor,
-        "subject": entry.subject,
-        "agent": if is_call { fact("agent") } else { json!(entry.agent) },
-        "task": if is_call { fact("task") } else { json!(entry.task) },
+        "agent": fact("agent"),
+        "task": fact("task"),
         "tool": entry.tool,
-        "pairs": if is_call { fact("pairs") } else { json!([]) },
+        "pairs": pairs,
         "outcome": entry.outcome,
         "ask_id": fact("ask_id"),
         "policy": fact("policy"),
         "decided_by": fact("decided_by"),
-        "data": if is_call { Value::Null } else { entry.data.clone() },
         "hash": entry.hash,
+        "actor": entry.actor,
+        "subject": entry.subject,
+        "data": entry.data,
     });
     format!("{row}\n")
 }

@@ -18,7 +18,10 @@ const KEPT: Duration = Duration::from_secs(120);
 pub(super) enum Place {
     Asks,
     Connectors,
+    Policies,
+    Projects,
     Settings,
+    Tasks,
 }
 
 /// What is shown.

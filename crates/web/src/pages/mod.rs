@@ -2,6 +2,7 @@
 
 mod asks;
 mod audit;
+mod audit_export;
 mod caller;
 mod card;
 mod chief;
@@ -14,12 +15,17 @@ mod flash;
 mod framed;
 mod guess;
 mod overview;
+mod permissions;
 mod plugins;
+mod policies;
+mod policy_view;
+mod projects;
 mod refuse;
 mod settings;
 mod setup;
 mod sign_in;
 mod statics;
+mod tasks;
 mod view;
 
 #[cfg(test)]
@@ -62,8 +68,23 @@ fn person(web: &Web) -> Table {
         .post("/plugins/messages/{id}/retry", plugins::retry)
         .get("/chief", chief::show)
         .get("/chief/conversations/{id}", chief::conversation)
+        .get("/tasks", tasks::list)
+        .post("/tasks", tasks::add)
+        .get("/tasks/{id}", tasks::show)
+        .post("/tasks/{id}", tasks::act)
+        .get("/tasks/{id}/permissions", permissions::show)
+        .post("/tasks/{id}/permissions", permissions::apply)
+        .get("/projects", projects::show)
+        .post("/projects", projects::add)
+        .post("/projects/{id}", projects::act)
+        .get("/policies", policies::list)
+        .post("/policies", policies::create)
+        .get("/policies/{id}", policies::show)
+        .post("/policies/{id}", policies::edit)
         .get("/audit", audit::show)
+        .get("/audit/export", audit_export::show)
         .get("/settings", settings::show)
+        .post("/settings/values", settings::set_value)
         .post("/settings/tokens", settings::create_token)
         .post("/settings/tokens/{id}/revoke", settings::revoke_token)
         .post("/settings/passkeys/begin", settings::passkey_begin)

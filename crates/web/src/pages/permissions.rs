@@ -158,12 +158,7 @@ impl PermissionsPage {
             presets: policies::presets(),
         };
         vec![
-            page(
-                under_a_policy(),
-                Some(policy("5", false)),
-                true,
-                Some(preview(3)),
-            ),
+            page(under_a_policy(), Some(policy("5", false)), true, Some(preview(3))),
             page(under_a_policy(), Some(policy("5", true)), true, Some(preview(1))),
             page(TaskPolicyView::Closed, Some(policy("closed", false)), false, None),
             page(TaskPolicyView::Unscoped, None, false, None),

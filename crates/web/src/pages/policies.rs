@@ -329,7 +329,8 @@ async fn act(
         }
         "fork" => {
             let forked = policies::fork(app, owner, policy, form.name.trim(), None).await?;
-            let words = "The fork is made. Its upper two layers are read from its root, whenever it is resolved.";
+            let words =
+                "The fork is made. Its upper two layers are read from its root, whenever it is resolved.";
             return Ok(Some((format!("/policies/{}", forked.id), words)));
         }
         "delete" => {

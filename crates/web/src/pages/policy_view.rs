@@ -294,7 +294,10 @@ pub(super) mod samples {
                 reason: HOSTILE.to_owned(),
             }],
             more_taken: 3,
-            dependents: vec![dependent("task", Some("/tasks/1")), dependent("queued run of", None)],
+            dependents: vec![
+                dependent("task", Some("/tasks/1")),
+                dependent("queued run of", None),
+            ],
             notes: vec![HOSTILE.to_owned()],
         }
     }

@@ -242,10 +242,7 @@ impl ProjectsPage {
             },
             error,
         };
-        let projects = vec![
-            project(1, Some((hostile(), hostile())), 5),
-            project(2, None, 0),
-        ];
+        let projects = vec![project(1, Some((hostile(), hostile())), 5), project(2, None, 0)];
         vec![
             page(projects, Some(hostile())),
             Self {
@@ -269,7 +266,12 @@ mod tests {
             integration: integration.to_owned(),
         };
         assert!(read(&form("/srv/engine", "", "")).is_ok());
-        assert!(read(&form("/srv/engine", "ada/engine", "3")).unwrap().repo.is_some());
+        assert!(
+            read(&form("/srv/engine", "ada/engine", "3"))
+                .unwrap()
+                .repo
+                .is_some()
+        );
         for bad in [
             form("engine", "", ""),
             form("/srv", "ada/engine", ""),

@@ -111,8 +111,8 @@ impl TaskView {
         }
     }
 
-    fn unscoped(&self) -> bool {
-        self.policy == TaskPolicyView::Unscoped
+    fn is_at(&self, status: &str) -> bool {
+        self.status == status
     }
 
     fn is_closed(&self) -> bool {
@@ -227,10 +227,7 @@ pub(super) async fn add(
     Fields(form): Fields<Form>,
 ) -> Result<Response, Response> {
     let refused = |error: TaskError| refuse::task(&error, refuse::TO_TASKS);
-    let project: ProjectId = form
-        .project
-        .parse()
-        .map_err(|_| refused(TaskError::NoProject))?;
+    let project: ProjectId = form.project.parse().map_err(|_| refused(TaskError::NoProject))?;
     let title = TaskTitle::parse("the title", form.title.trim());
     let body = TaskBody::parse("the text", form.body.replace("\r\n", "\n"));
     let (title, body) = match (title, body) {
@@ -312,12 +309,7 @@ pub(super) async fn act(
     Ok(see_other(&format!("/tasks/{task}")))
 }
 
-async fn done(
-    web: &Web,
-    caller: &BrowserCaller,
-    task: TaskId,
-    form: &Act,
-) -> Result<&'static str, Refused> {
+async fn done(web: &Web, caller: &BrowserCaller, task: TaskId, form: &Act) -> Result<&'static str, Refused> {
     let (app, owner) = (&web.app, caller.owner);
     match form.act.as_str() {
         "status" => {
@@ -411,10 +403,7 @@ pub(super) mod samples {
                 ..task(TaskPolicyView::Closed, "closed")
             };
             vec![
-                page(
-                    vec![task(under_a_policy(), "open"), closed],
-                    Some(hostile()),
-                ),
+                page(vec![task(under_a_policy(), "open"), closed], Some(hostile())),
                 Self {
                     projects: vec![],
                     ..page(vec![], None)
@@ -461,7 +450,10 @@ mod tests {
             .iter()
             .map(|page| page.render().unwrap())
             .collect();
-        let loud: Vec<bool> = pages.iter().map(|html| html.contains("LEGACY-UNSCOPED")).collect();
+        let loud: Vec<bool> = pages
+            .iter()
+            .map(|html| html.contains("LEGACY-UNSCOPED"))
+            .collect();
         assert_eq!(loud, [false, true, false]);
         assert!(pages[2].contains("closed, the built-in policy that grants nothing"));
     }

@@ -71,7 +71,12 @@ impl Signed {
         let mut all = vec![
             entry("/", "Overview", Here::Overview, 0),
             entry("/attention", "Asks", Here::Asks, self.asks),
-            entry("/attention?tab=drafts", "Reply drafts", Here::Drafts, self.waiting),
+            entry(
+                "/attention?tab=drafts",
+                "Reply drafts",
+                Here::Drafts,
+                self.waiting,
+            ),
             entry("/tasks", "Tasks", Here::Tasks, 0),
             entry("/projects", "Projects", Here::Projects, 0),
             entry("/policies", "Policies", Here::Policies, 0),

@@ -68,11 +68,18 @@ fn a_parked_call_goes_on_or_ends_as_its_owner_answers_on_the_page_and_a_second_a
         let answer = press(&doors, &cookie, &ask, "allow").await;
         assert_eq!((answer.status, answer.location()), (303, "/attention"));
         assert!(call.await.unwrap().is_ok(), "the same call goes on");
-        assert!(doors.page(&cookie, "/attention").await.contains("Allowed: the call goes on"));
+        assert!(
+            doors
+                .page(&cookie, "/attention")
+                .await
+                .contains("Allowed: the call goes on")
+        );
         let second = press(&doors, &other, &ask, "refuse").await;
         assert_eq!(second.status, 409);
         assert!(
-            second.text().contains("The ask was already decided or has ended: it is approved"),
+            second
+                .text()
+                .contains("The ask was already decided or has ended: it is approved"),
             "{}",
             second.text()
         );
@@ -92,7 +99,10 @@ fn an_old_sign_in_answers_an_ask_without_proving_itself_anew_and_another_owner_f
         let fleet = Fleet::asking(&doors).await;
         add_owner(&doors.app, "eve").await;
         let (cookie, eve) = (doors.sign_in("ada").await, doors.sign_in("eve").await);
-        doors.muster.clock.advance(std::time::Duration::from_secs(13 * 3600));
+        doors
+            .muster
+            .clock
+            .advance(std::time::Duration::from_secs(13 * 3600));
         let page = open(&doors, &cookie).await;
         let call = fleet.parks(&doors, fleet.listing(json!({}))).await;
         let ask = shown_ask(&doors.page(&cookie, "/attention").await);
@@ -114,9 +124,15 @@ fn somebody_can_be_asked_exactly_as_long_as_an_asks_page_holds_its_stream() {
         doors.page(&cookie, "/attention").await;
         let elsewhere = doors.send(Ask::get("/events").cookie(&cookie)).await;
         assert_eq!(elsewhere.status, 200);
-        assert!(!somebody(&doors).await, "a page that only tells of changes shows no ask");
+        assert!(
+            !somebody(&doors).await,
+            "a page that only tells of changes shows no ask"
+        );
         let auto = access::decide(&doors.app, &fleet.agent, fleet.listing(json!({}))).await;
-        assert!(auto.is_ok(), "nobody can be asked, and the setting is as it is shipped");
+        assert!(
+            auto.is_ok(),
+            "nobody can be asked, and the setting is as it is shipped"
+        );
         let (first, second) = (open(&doors, &cookie).await, open(&doors, &cookie).await);
         assert!(somebody(&doors).await);
         drop(first);
@@ -157,11 +173,19 @@ fn an_ask_that_expired_is_gone_from_the_page_and_a_late_answer_is_told_so() {
             .unwrap();
         let call = fleet.parks(&doors, fleet.listing(json!({}))).await;
         let html = doors.page(&cookie, "/attention").await;
-        assert!(html.contains("in 2 minutes") && html.contains("120 seconds"), "{html}");
+        assert!(
+            html.contains("in 2 minutes") && html.contains("120 seconds"),
+            "{html}"
+        );
         let ask = shown_ask(&html);
         doors.muster.clock.advance(std::time::Duration::from_secs(121));
         assert_eq!(call.await.unwrap().unwrap_err().code, "refused_expired");
-        assert!(doors.page(&cookie, "/attention").await.contains("No call of an agent’s waits"));
+        assert!(
+            doors
+                .page(&cookie, "/attention")
+                .await
+                .contains("No call of an agent’s waits")
+        );
         let late = press(&doors, &cookie, &ask, "allow").await;
         assert_eq!(late.status, 409);
         assert!(late.text().contains("it is expired"), "{}", late.text());
@@ -169,7 +193,6 @@ fn an_ask_that_expired_is_gone_from_the_page_and_a_late_answer_is_told_so() {
     });
 }
 
-// spec: ASK-038
 #[test]
 fn every_page_says_when_calls_that_ask_run_unasked_and_none_does_otherwise() {
     const BANNER: &str = "Calls that ask run unasked now.";
@@ -178,10 +201,19 @@ fn every_page_says_when_calls_that_ask_run_unasked_and_none_does_otherwise() {
         let says = async |path: &str| doors.page(&cookie, path).await.contains(BANNER);
         assert!(!says("/").await, "no policy asks");
         let fleet = Fleet::asking(&doors).await;
-        for path in ["/", "/audit", "/attention", "/attention?tab=drafts", "/settings", "/chief"] {
+        for path in [
+            "/",
+            "/audit",
+            "/attention",
+            "/attention?tab=drafts",
+            "/settings",
+            "/chief",
+        ] {
             assert!(says(path).await, "{path}");
         }
-        let seat = access::present(&doors.app, doors.ada(), Seat::Watch).await.unwrap();
+        let seat = access::present(&doors.app, doors.ada(), Seat::Watch)
+            .await
+            .unwrap();
         assert!(!says("/").await, "somebody can be asked");
         seat.leave().await.unwrap();
         assert!(says("/").await);
@@ -212,7 +244,12 @@ fn every_page_counts_the_asks_that_wait() {
             let html = doors.page(&cookie, path).await;
             assert!(html.contains(badge), "{path}: {html}");
         }
-        assert!(doors.page(&cookie, "/attention").await.contains("<title>(1) Asks"));
+        assert!(
+            doors
+                .page(&cookie, "/attention")
+                .await
+                .contains("<title>(1) Asks")
+        );
         call.abort();
         drop(page);
     });
