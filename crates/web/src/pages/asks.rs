@@ -192,7 +192,7 @@ pub(super) async fn allow(
     Person(caller): Person,
     Extension(flash): Extension<Flash>,
     Id(ask): Id<AskId>,
-) -> Result<Response, Response> {
+) -> Response {
     let done = access::approve(&web.app, caller.owner, ask, Decider::Page).await;
     let note = "Allowed: the call goes on, and matching calls of the same agent do for 60 seconds from now.";
     answered(&caller, &flash, done, note)
@@ -203,14 +203,10 @@ pub(super) async fn refuse(
     Person(caller): Person,
     Extension(flash): Extension<Flash>,
     Id(ask): Id<AskId>,
-) -> Result<Response, Response> {
+) -> Response {
     let done = access::refuse(&web.app, caller.owner, ask, Decider::Page).await;
-    answered(
-        &caller,
-        &flash,
-        done,
-        "Refused: the call ended, and the same call asks again.",
-    )
+    let note = "Refused: the call ended, and the same call asks again.";
+    answered(&caller, &flash, done, note)
 }
 
 fn answered(
@@ -218,10 +214,12 @@ fn answered(
     flash: &Flash,
     done: Result<(), AskError>,
     note: &'static str,
-) -> Result<Response, Response> {
-    done.map_err(|error| refuse::ask(&error))?;
+) -> Response {
+    if let Err(error) = done {
+        return refuse::ask(&error);
+    }
     flash.put(caller.session, Place::Asks, Shown::Note(note));
-    Ok(see_other("/attention"))
+    see_other("/attention")
 }
 
 #[cfg(test)]
