@@ -164,7 +164,7 @@ test("a preset on a task's permissions page forks the shared policy for that tas
   const before = await page.locator("#resolved").textContent();
   await person.open(`/tasks/${task}`);
   await page.getByRole("link", { name: "Its permissions" }).click();
-  await page.getByLabel("Preset").selectOption("reviewer");
+  await page.getByLabel("Preset", { exact: true }).selectOption("reviewer");
   await page.getByRole("button", { name: "What would change" }).click();
   await page.getByText("This task gets a fork of its own").waitFor();
   await page.getByRole("button", { name: "Apply the preset" }).click();

@@ -351,10 +351,13 @@
     const standInLine = () => {
       queued = new AbortController();
       const { signal } = queued;
-      navigator.locks.request("muster-asks", { signal }, holdInBackground).catch(() => {});
-      navigator.locks.query().then(({ held }) => {
-        if (document.hidden && !release && held.some(({ name }) => name === "muster-asks")) stop();
-      }, () => {});
+      navigator.locks.request("muster-asks", { ifAvailable: true }, (lock) => {
+        if (lock) return holdInBackground(lock);
+        if (!document.hidden || signal.aborted) return undefined;
+        stop();
+        navigator.locks.request("muster-asks", { signal }, holdInBackground).catch(() => {});
+        return undefined;
+      });
     };
     const leaveLine = () => {
       if (queued) queued.abort();
