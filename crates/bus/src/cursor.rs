@@ -3,8 +3,10 @@
 use serde_json::{Map, Value};
 
 use crate::error::BusError;
+use crate::files;
 use crate::home::{self, Home};
 use crate::json::{self, Keep};
+use crate::lock;
 use crate::names::{RoomName, SeatId};
 
 /// Where messages are read from.
@@ -117,12 +119,19 @@ impl Cursor {
         shared_log(source).and_then(cut).unwrap_or(0)
     }
 
-    /// Notes that a cut, told from others by `cut`, took so many more. Answers whether that is news: a cut is counted once.
-    pub(crate) fn miss(&mut self, source: &Source, entries: u64, cut: u64) -> bool {
+    /// How many of those wake everybody, whoever said them.
+    pub(crate) fn missed_urgent(&self, source: &Source) -> u64 {
+        let cut = |log: String| self.fields.get(MISSED)?.get(&log)?.get("urgent")?.as_u64();
+        shared_log(source).and_then(cut).unwrap_or(0)
+    }
+
+    /// Notes that a cut, told from others by `cut`, took so many more, and how many of them were urgent. Answers whether that is news: a cut is
+    /// counted once.
+    pub(crate) fn miss(&mut self, source: &Source, entries: u64, urgent: u64, cut: u64) -> bool {
         let Some(log) = shared_log(source).filter(|_| entries > 0) else {
             return false;
         };
-        let before = self.missed(source);
+        let (before, urgent_before) = (self.missed(source), self.missed_urgent(source));
         let all = self
             .fields
             .entry(MISSED)
@@ -138,7 +147,11 @@ impl Cursor {
         }
         all.insert(
             log,
-            serde_json::json!({"entries": before.saturating_add(entries), "cut": cut}),
+            serde_json::json!({
+                "entries": before.saturating_add(entries),
+                "urgent": urgent_before.saturating_add(urgent),
+                "cut": cut,
+            }),
         );
         true
     }
@@ -150,6 +163,7 @@ impl Cursor {
             && let Some(known) = known.as_object_mut()
         {
             known.insert("entries".to_owned(), 0.into());
+            known.insert("urgent".to_owned(), 0.into());
         }
     }
 
@@ -165,4 +179,29 @@ impl Cursor {
     pub(crate) fn store_file(&self, home: &Home, name: &str) -> Result<(), BusError> {
         json::write(home, name, &self.fields, Keep::Quickly)
     }
+}
+
+/// Notes that a reader has read nothing of a source, if its file says nothing of it: from then on a cut counts what it takes away unread. A file
+/// that is not there, or that cannot be read, stays as it is.
+///
+/// # Errors
+/// [`BusError::Held`], a fault.
+pub(crate) fn begin(home: &Home, seat: &SeatId, source: &Source) -> Result<(), BusError> {
+    let name = home::cursor(seat);
+    let begins = || -> Result<Option<Cursor>, BusError> {
+        if !files::exists(&home.path(&name)) {
+            return Ok(None);
+        }
+        let cursor = Cursor::load(home, seat)?;
+        Ok(Some(cursor).filter(|cursor| !cursor.damaged && cursor.get(source).is_none()))
+    };
+    if begins()?.is_none() {
+        return Ok(());
+    }
+    let _held = lock::lock(home, &name)?;
+    let Some(mut cursor) = begins()? else {
+        return Ok(());
+    };
+    cursor.set(source, 0);
+    cursor.store(home, seat)
 }

@@ -85,6 +85,10 @@ impl<'h> Peek<'h> {
                 peek.read(Source::Room(room));
             }
         }
+        if peek.page.is_lost() {
+            // A mark would make the file look as if it knew what was read of the rest.
+            peek.marks.clear();
+        }
         Ok(peek)
     }
 
@@ -174,6 +178,9 @@ impl<'h> Peek<'h> {
         let seen = cursor.get(&source);
         let first = if cursor.damaged { 0 } else { seen.unwrap_or(0) };
         let mut page = self.page.clone();
+        if cursor.damaged {
+            page.doubts();
+        }
         let (mut read_to, end) = self.fill(&mut page, &log, &source, first)?;
         if end < first {
             // The cursor stands past the end, so nothing true is known of what was read.
@@ -183,6 +190,12 @@ impl<'h> Peek<'h> {
         if !log.stands() {
             return Ok(());
         }
+        // What was read is not known, and it is more than a page: it may all have been told before, so it is not told again turn by turn.
+        if cursor.damaged && page.is_full_after(&self.page) {
+            self.page.lose();
+            return Ok(());
+        }
+        page.trusts();
         self.page = page;
         if cursor.damaged || seen.unwrap_or(0) != read_to {
             self.marks.push(Mark {

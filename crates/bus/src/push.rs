@@ -298,6 +298,13 @@ pub struct Pending {
     /// How many entries of a source a cut moved to the archive before the seat had read them, since it was last told.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub archived: BTreeMap<String, u64>,
+    /// How many of those wake everybody, whoever said them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub archived_urgent: BTreeMap<String, u64>,
+    /// Commands among the entries, by their id, that were typed by what their receipts say: `true` for sure, `false` perhaps. They are unread
+    /// again, or still, because what was read is not known; they are never typed again.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub typed: BTreeMap<String, bool>,
     /// Another process delivers to this seat now; nothing may be typed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_deliverer: Option<String>,

@@ -53,6 +53,9 @@ pub struct Batch {
     /// Entries that a cut moved to the archive before this agent had read them; nothing returns them. Told until something is returned.
     #[serde(skip_serializing_if = "is_zero")]
     pub archived_unread: u64,
+    /// Those of them that wake everybody, whoever said them (`BLOCKER:`, `DAVID_DECISION:`, `GO:`).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub archived_urgent: u64,
     /// What a channel read left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
@@ -127,7 +130,7 @@ fn take(
     if !wanted() {
         return Err(BusError::Gone);
     }
-    let archived_unread = cursor.missed(source);
+    let (archived_unread, archived_urgent) = (cursor.missed(source), cursor.missed_urgent(source));
     let told = archived_unread > 0 && batch.returned > 0;
     if !want.peek && (read_to != first || note.is_some() || told || cursor.get(source).is_none()) {
         cursor.set(source, read_to);
@@ -139,6 +142,7 @@ fn take(
     Ok(Batch {
         note,
         archived_unread,
+        archived_urgent,
         ..batch
     })
 }
@@ -168,12 +172,13 @@ fn count(home: &Home, seat: &SeatId, source: &Source) -> Result<usize, BusError>
     Ok(count)
 }
 
-/// How many entries of a source went to the archive before the agent had read them, since it was last told.
+/// How many entries of a source went to the archive before the agent had read them, since it was last told, and how many of them were urgent.
 ///
 /// # Errors
 /// A fault.
-pub(crate) fn archived_unread(home: &Home, seat: &SeatId, source: &Source) -> Result<u64, BusError> {
-    Ok(Cursor::load(home, seat)?.missed(source))
+pub(crate) fn archived_unread(home: &Home, seat: &SeatId, source: &Source) -> Result<(u64, u64), BusError> {
+    let cursor = Cursor::load(home, seat)?;
+    Ok((cursor.missed(source), cursor.missed_urgent(source)))
 }
 
 /// Most entries that [`waiting`] returns.
@@ -364,6 +369,7 @@ fn batch(messages: Vec<Entry>, total_new: usize, remaining: usize, history: Opti
         total_new,
         remaining,
         archived_unread: 0,
+        archived_urgent: 0,
         history,
         note: None,
     }

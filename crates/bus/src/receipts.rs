@@ -1,5 +1,7 @@
 //! What became of a control command that was typed into a pane: one row for each, in `receipts/`. Never read by an agent, only by the sender that waits for it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -102,6 +104,39 @@ pub(crate) fn file(seat: &SeatId) -> String {
 pub fn write(home: &Home, seat: &SeatId, receipt: &Receipt) -> Result<(), BusError> {
     let line = message::line(receipt)?;
     Log::open(home, &file(seat))?.append(&[line])
+}
+
+/// Which of these commands were typed, by their receipts: `true` for sure, `false` perhaps. What only was refused is not among them.
+///
+/// # Errors
+/// [`BusError::Held`], a fault.
+pub(crate) fn typed_of(home: &Home, seat: &SeatId, ids: &[&str]) -> Result<BTreeMap<String, bool>, BusError> {
+    let mut typed = BTreeMap::new();
+    if ids.is_empty() {
+        return Ok(typed);
+    }
+    let Some(log) = Log::open_existing(home, &file(seat))? else {
+        return Ok(typed);
+    };
+    log.read(0, |_, entry| {
+        if let Some(id) = message::field(&entry, "id")
+            .filter(|id| ids.contains(id))
+            .map(str::to_owned)
+            && let Ok(receipt) = serde_json::from_value::<Receipt>(Value::Object(entry))
+        {
+            match receipt.typed() {
+                Typed::Yes => {
+                    typed.insert(id, true);
+                }
+                Typed::Maybe => {
+                    typed.entry(id).or_insert(false);
+                }
+                Typed::Not => {}
+            }
+        }
+        true
+    })?;
+    Ok(typed)
 }
 
 /// The last receipt for a message among those of `seat`: a command that was refused first and typed later is typed. `None` when there is none

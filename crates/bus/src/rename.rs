@@ -21,6 +21,7 @@ use crate::lock::{self, Held};
 use crate::log::{self, Log};
 use crate::message::{self, Message};
 use crate::names::{RoomName, SeatId};
+use crate::push::lease;
 use crate::registry::{self, Agents};
 use crate::rooms::{self, Rooms};
 use crate::tokens::Tokens;
@@ -384,7 +385,9 @@ fn memberships(home: &Home, intent: &mut Intent) -> Result<(), BusError> {
 
 fn marker(home: &Home, intent: &mut Intent) -> Result<(), BusError> {
     let (old, new) = intent.seats()?;
-    transports::rename(home, &old, &new)
+    transports::rename(home, &old, &new)?;
+    // Whoever delivers to it asks under the new id.
+    lease::forget(home, &old)
 }
 
 fn token(home: &Home, intent: &mut Intent) -> Result<(), BusError> {

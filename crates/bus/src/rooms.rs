@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::cursor::{self, Source};
 use crate::error::BusError;
 use crate::home::{self, Home};
 use crate::json::{self, Keep};
@@ -173,6 +174,10 @@ pub fn join(home: &Home, seat: &SeatId, room: &RoomName) -> Result<Room, BusErro
         Ok((entry, joined && !room.is_general()))
     })?;
     home.create_early(&home::room(room), "")?;
+    // Whoever is in it hears what a cut took, also when they never read it. They are in it whether or not that can be noted.
+    if let Err(error) = cursor::begin(home, seat, &Source::Room(room.clone())) {
+        tracing::warn!(room = %room, error = %error.chain(), "it could not be noted that a new member has read nothing yet");
+    }
     if joined {
         tell(home, room, seat, format!("{seat} joined #{room}"));
     }

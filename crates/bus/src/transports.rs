@@ -1,5 +1,7 @@
 //! How each agent is reached: its transport marker in `transports/`, and which transport this machine uses. Never types anything and never changes a marker by reading it.
 
+mod config;
+
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
@@ -17,6 +19,8 @@ use crate::message;
 use crate::names::SeatId;
 use crate::registry::{Agent, Agents};
 use crate::sessions;
+
+pub use config::{ConfigError, ConfigSource, Configured, choose, configured};
 
 /// The host of a pusher that came over the network and did not say on which machine it is.
 pub const UNKNOWN: &str = "unknown";
@@ -89,6 +93,9 @@ pub struct Marker {
     /// The same pane under its older name, so that an older reader finds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tmux_target: Option<String>,
+    /// The socket of the tmux server that the pane is one of: every server counts its panes from the same number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tmux_socket: Option<String>,
     /// Milliseconds since 1970.
     #[serde(default, deserialize_with = "sessions::millis")]
     pub since: i64,
@@ -128,6 +135,12 @@ impl Marker {
             .as_deref()
             .or(self.tmux_target.as_deref())
             .filter(|pane| !pane.is_empty())
+    }
+
+    /// Whether its pane is one of another tmux server than the one behind `socket`, on the same machine. Where one of them does not say, it is
+    /// not known to be.
+    pub(crate) fn is_of_another_server(&self, socket: Option<&str>) -> bool {
+        matches!((self.tmux_socket.as_deref(), socket), (Some(its), Some(other)) if its != other)
     }
 
     /// Whether the process it names would be one of this machine.
@@ -174,7 +187,7 @@ pub struct Found {
     pub marker: Result<Marker, BusError>,
 }
 
-fn file(id: &str) -> String {
+pub(crate) fn file(id: &str) -> String {
     format!("{FOLDER}/{id}.json")
 }
 
@@ -233,6 +246,8 @@ pub struct Report<'r> {
     pub host: Option<&'r str>,
     /// The pane it types into.
     pub target: Option<&'r str>,
+    /// The socket of the tmux server that has that pane.
+    pub socket: Option<&'r str>,
     /// Since when, in milliseconds; now without it.
     pub since: Option<i64>,
     /// Its build.
@@ -249,6 +264,7 @@ pub fn report(home: &Home, seat: &SeatId, report: Report<'_>) -> Result<Marker, 
     for (field, text) in [
         ("host", report.host),
         ("tmuxTarget", report.target),
+        ("tmuxSocket", report.socket),
         ("build", report.build),
     ] {
         text.map_or(Ok(()), |text| message::short(field, text))?;
@@ -257,6 +273,7 @@ pub fn report(home: &Home, seat: &SeatId, report: Report<'_>) -> Result<Marker, 
         pid: 0,
         pid_start: None,
         host: report.host.map(str::to_owned),
+        tmux_socket: report.socket.map(str::to_owned),
         since: report.since.unwrap_or_else(|| home.now()),
         build: report.build.map(str::to_owned),
         ..blank(home, seat, kind, report.target)
@@ -309,6 +326,7 @@ fn blank(home: &Home, seat: &SeatId, kind: TransportKind, target: Option<&str>) 
         pid_start: None,
         target: target.map(str::to_owned),
         tmux_target: target.map(str::to_owned),
+        tmux_socket: None,
         since: home.now(),
         host: None,
         include_room: None,
@@ -323,7 +341,7 @@ fn publish(home: &Home, seat: &SeatId, marker: &Marker) -> Result<(), BusError> 
     home::make_folder(&home.path(FOLDER))?;
     let _held = lock::lock(home, FOLDER)?;
     if let Some(pane) = marker.pane()
-        && let Some(by) = holder(home, seat, pane, marker.host.as_deref())?
+        && let Some(by) = holder(home, seat, pane, marker)?
     {
         return Err(BusError::PaneHeld {
             pane: shown(pane),
@@ -334,7 +352,8 @@ fn publish(home: &Home, seat: &SeatId, marker: &Marker) -> Result<(), BusError> 
 }
 
 /// Which other live agent is reached in a pane. A marker that cannot be read names no pane, so nothing is ever typed by it.
-fn holder(home: &Home, seat: &SeatId, pane: &str, host: Option<&str>) -> Result<Option<String>, BusError> {
+fn holder(home: &Home, seat: &SeatId, pane: &str, wanted: &Marker) -> Result<Option<String>, BusError> {
+    let host = wanted.host.as_deref();
     let agents = Agents::load(home)?;
     let now = home.now();
     let holds = |found: &Found| {
@@ -348,6 +367,7 @@ fn holder(home: &Home, seat: &SeatId, pane: &str, host: Option<&str>) -> Result<
         found.id != seat.as_str()
             && same_machine
             && marker.pane() == Some(pane)
+            && !marker.is_of_another_server(wanted.tmux_socket.as_deref())
             && alive(marker, agent.as_ref(), now)
     };
     Ok(all(home)?.into_iter().find(holds).map(|found| found.id))
@@ -362,15 +382,17 @@ pub fn clear(home: &Home, seat: &SeatId) -> Result<bool, BusError> {
     remove(home, seat)
 }
 
-/// Removes an agent's marker if it names the pane `target`: a pusher that ends leaves the marker of the one that took its place. Answers
+/// Removes an agent's marker if it names the pane `target` of the tmux server behind `socket`, where that is known: a pusher that ends leaves the marker of the one that took its place. Answers
 /// whether it did.
 ///
 /// # Errors
 /// [`BusError::Damaged`], [`BusError::Held`], a fault.
-pub fn clear_of(home: &Home, seat: &SeatId, target: &str) -> Result<bool, BusError> {
+pub fn clear_of(home: &Home, seat: &SeatId, target: &str, socket: Option<&str>) -> Result<bool, BusError> {
     let _held = lock::lock(home, FOLDER)?;
     match load(home, seat)? {
-        Some(marker) if marker.pane() == Some(target) => remove(home, seat),
+        Some(marker) if marker.pane() == Some(target) && !marker.is_of_another_server(socket) => {
+            remove(home, seat)
+        }
         _ => Ok(false),
     }
 }
@@ -415,15 +437,19 @@ pub(crate) fn rename(home: &Home, old: &SeatId, new: &SeatId) -> Result<(), BusE
 pub struct Panes {
     herdr: Option<String>,
     tmux: Option<String>,
+    /// The socket of the tmux server that the pane is one of.
+    socket: Option<String>,
 }
 
 impl Panes {
-    /// What `HERDR_PANE_ID` and `TMUX_PANE` say. A connection from elsewhere has none: [`Panes::default`].
+    /// What `HERDR_PANE_ID`, `TMUX_PANE` and `TMUX` say. A connection from elsewhere has none: [`Panes::default`].
     pub fn of(env: impl Fn(&str) -> Option<String>) -> Self {
         let pane = |name| env(name).filter(|pane| !pane.trim().is_empty());
         Self {
             herdr: pane("HERDR_PANE_ID"),
             tmux: pane("TMUX_PANE"),
+            // The server's socket, its process and the number of the session; a path may hold a comma itself.
+            socket: pane("TMUX").and_then(|tmux| tmux.rsplitn(3, ',').nth(2).map(str::to_owned)),
         }
     }
 
@@ -440,9 +466,10 @@ impl Panes {
         } else {
             marker.host.as_deref().is_some_and(named_here)
         };
-        here && marker
-            .pane()
-            .is_some_and(|pane| self.hold(&marker.transport, pane))
+        here && !marker.is_of_another_server(self.socket.as_deref())
+            && marker
+                .pane()
+                .is_some_and(|pane| self.hold(&marker.transport, pane))
     }
 
     /// Whether this process runs in that pane of that transport.
@@ -462,147 +489,4 @@ impl Panes {
     pub fn target<'p>(&'p self, asked: Option<&'p str>) -> Result<&'p str, BusError> {
         asked.or(self.herdr.as_deref()).ok_or(BusError::NoPane)
     }
-}
-
-/// Where the choice of a transport stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ConfigSource {
-    /// `config.json` in the directory.
-    MachineConfig,
-    /// `AGENT_COORD_TRANSPORT`.
-    Env,
-}
-
-impl ConfigSource {
-    /// Its word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::MachineConfig => "machine-config",
-            Self::Env => "env",
-        }
-    }
-}
-
-/// The transport of every agent that this process serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Configured {
-    /// Which.
-    pub kind: TransportKind,
-    /// Who said so.
-    pub source: ConfigSource,
-}
-
-/// Why no transport is chosen. A server does not start then: no kind is right for every machine.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// Nobody chose one.
-    #[error(
-        "no transport is chosen: run `muster init`. None is assumed; the valid ones are herdr (panes of this machine) and tmux-push-remote (a pusher beside each agent, or none at all). {how}"
-    )]
-    Missing {
-        /// The line that chooses one.
-        how: String,
-    },
-    /// Somebody chose one that there is not.
-    #[error(
-        "the transport {value} of {place} does not exist; the valid ones are herdr and tmux-push-remote. {how}"
-    )]
-    Unknown {
-        /// Where it stands.
-        place: &'static str,
-        /// What stands there, made harmless for a terminal.
-        value: String,
-        /// The line that chooses one.
-        how: String,
-    },
-    /// What was chosen cannot be read.
-    #[error(
-        "config.json cannot be read, so the transport it chooses is not known: {cause}. The valid ones are herdr and tmux-push-remote. {how}"
-    )]
-    Unreadable {
-        /// Why.
-        cause: String,
-        /// The line that chooses one.
-        how: String,
-    },
-}
-
-/// The transport this machine uses: what `config.json` says, else what `AGENT_COORD_TRANSPORT` says.
-///
-/// # Errors
-/// [`ConfigError`]: there is no default, and nothing is guessed from a value that is unknown or a file that is damaged.
-pub fn configured(home: &Home, env: impl Fn(&str) -> Option<String>) -> Result<Configured, ConfigError> {
-    let config = match json::read::<Map<String, Value>>(home, "config.json") {
-        Ok(config) => config,
-        Err(error) => {
-            return Err(ConfigError::Unreadable {
-                cause: error.chain(),
-                how: "Correct that file by hand; nothing was written over it".to_owned(),
-            });
-        }
-    };
-    let exists = config.is_some();
-    let unknown = |place, value: &str| ConfigError::Unknown {
-        place,
-        value: format!("'{}'", shown(value)),
-        how: how(home, exists),
-    };
-    if let Some(value) = config.as_ref().and_then(|config| config.get("transport")) {
-        let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        return match TransportKind::parse(&word) {
-            Ok(kind) if value.is_string() => Ok(Configured {
-                kind,
-                source: ConfigSource::MachineConfig,
-            }),
-            _ => Err(unknown("config.json", &word)),
-        };
-    }
-    match env("AGENT_COORD_TRANSPORT").filter(|word| !word.is_empty()) {
-        Some(word) => match TransportKind::parse(&word) {
-            Ok(kind) => Ok(Configured {
-                kind,
-                source: ConfigSource::Env,
-            }),
-            Err(_) => Err(unknown("AGENT_COORD_TRANSPORT", &word)),
-        },
-        None => Err(ConfigError::Missing {
-            how: how(home, exists),
-        }),
-    }
-}
-
-/// The one line that chooses a transport. It writes over no file.
-fn how(home: &Home, exists: bool) -> String {
-    let file = home.path("config.json");
-    let file = shown_path(&file.display().to_string());
-    if exists {
-        format!("Put \"transport\": \"herdr\" into {file}, or start with AGENT_COORD_TRANSPORT=herdr")
-    } else {
-        format!("This chooses one: echo '{{\"transport\":\"herdr\"}}' > {file}")
-    }
-}
-
-/// A path as a shell takes it.
-fn shown_path(path: &str) -> String {
-    let plain = path
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'_' | b'-'));
-    if plain {
-        path.to_owned()
-    } else {
-        format!("'{}'", text::terminal(path).replace('\'', "'\\''"))
-    }
-}
-
-/// Writes the transport of this machine into `config.json`, beside whatever else stands there. Takes effect when a process starts.
-///
-/// # Errors
-/// [`BusError::Damaged`], a fault.
-pub fn choose(home: &Home, kind: TransportKind) -> Result<(), BusError> {
-    let _held = lock::lock(home, "config.json")?;
-    let mut config: Map<String, Value> = json::read(home, "config.json")?.unwrap_or_default();
-    config.insert("transport".to_owned(), kind.as_str().into());
-    json::write(home, "config.json", &config, Keep::Durably)
 }

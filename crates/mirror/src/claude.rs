@@ -18,6 +18,8 @@ use crate::tmux::{PaneId, ServerId};
 
 /// A session file larger than this is none.
 const MAX_FILE: u64 = 64 * 1024;
+/// A settings file larger than this is none; Claude Code keeps its list of projects in one, too.
+const MAX_SETTINGS: u64 = 16 * 1024 * 1024;
 /// How far back the end of a transcript is read for the newest mode.
 const TAIL: u64 = 256 * 1024;
 
@@ -40,6 +42,8 @@ pub(crate) enum Found {
     None,
     /// One, and it is in front.
     Session(Session),
+    /// The one that was there ended without a word, and whatever started it is in front: what the screen shows is what was left on it.
+    Died(u32),
     /// Something that does not fit together, as a sentence: the socket is not used, and the screen alone decides.
     Odd(String),
 }
@@ -60,7 +64,7 @@ pub(crate) fn find(pane: PaneId, server: ServerId, pane_pid: u32, usual: Option<
         .filter(|session| process::stat(session.pid).is_some_and(|stat| stat.group == front))
         .collect();
     let session = match here.as_slice() {
-        [] => return Found::None,
+        [] => return died(&folder, pane, server, front).map_or(Found::None, Found::Died),
         [one] => (*one).clone(),
         _ => return Found::Odd("more than one Claude Code session is in front in this pane".to_owned()),
     };
@@ -72,6 +76,38 @@ pub(crate) fn find(pane: PaneId, server: ServerId, pane_pid: u32, usual: Option<
         ));
     }
     Found::Session(session)
+}
+
+/// Whether the Claude Code in front of a pane's first process may have vim's keys, by what its settings say: those of its user, and those of
+/// the project it works in.
+pub(crate) fn has_vim_keys(pane_pid: u32, session: Option<&Session>, usual: Option<&Path>) -> bool {
+    let Some(front) = process::stat(pane_pid).and_then(|stat| stat.front) else {
+        return false;
+    };
+    let pid = session.map_or(front, |session| session.pid);
+    let folder = session.map(|session| session.folder.clone());
+    let folder = folder
+        .or_else(|| folder_of(front))
+        .or_else(|| usual.map(Path::to_owned));
+    let mut files: Vec<PathBuf> = Vec::new();
+    if let Some(folder) = folder {
+        files.extend([folder.join("settings.json"), folder.join(".claude.json")]);
+        // Without a folder of its own the older file lies beside it.
+        files.extend(folder.parent().map(|home| home.join(".claude.json")));
+    }
+    if let Ok(work) = fs::read_link(format!("/proc/{pid}/cwd")) {
+        let names = ["settings.json", "settings.local.json"];
+        files.extend(names.map(|name| work.join(".claude").join(name)));
+    }
+    files.iter().any(|path| says_vim(path))
+}
+
+/// Whether a settings file chooses vim's keys. One that is too large to be one, or that is no file, says nothing.
+fn says_vim(path: &Path) -> bool {
+    let is_one = fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_SETTINGS);
+    let text = is_one.then(|| fs::read(path).ok()).flatten().unwrap_or_default();
+    serde_json::from_slice::<Value>(&text)
+        .is_ok_and(|value| value.get("editorMode").and_then(Value::as_str) == Some("vim"))
 }
 
 /// Where the Claude Code of a process keeps its files: as its environment says, which may differ from ours.
@@ -94,23 +130,65 @@ fn sessions(folder: &Path) -> Vec<(Session, Option<String>)> {
         .collect()
 }
 
+/// What a session's file says, and which process wrote it: its number and when it began.
+struct Noted {
+    pid: u32,
+    start: u64,
+    value: Value,
+}
+
+impl Noted {
+    fn read(path: &Path) -> Option<Self> {
+        let meta = fs::symlink_metadata(path).ok()?;
+        if !meta.is_file() || meta.len() > MAX_FILE || meta.uid() != getuid().as_raw() {
+            return None;
+        }
+        let value: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        let pid = u32::try_from(value.get("pid")?.as_u64()?).ok()?;
+        let start = value.get("procStart")?;
+        let start = start
+            .as_u64()
+            .or_else(|| start.as_str().and_then(|text| text.parse().ok()))?;
+        (path.file_stem()?.to_str()? == pid.to_string()).then_some(Self { pid, start, value })
+    }
+
+    /// Files outlive their process, and numbers of processes come again.
+    fn lives(&self) -> bool {
+        process::stat(self.pid).is_some_and(|stat| stat.start == self.start)
+    }
+
+    fn word(&self, name: &str) -> Option<String> {
+        self.value.get(name).and_then(Value::as_str).map(str::to_owned)
+    }
+}
+
+/// The session of a pane whose process is gone while its file is there, and which began after what is in front did: one that was killed below
+/// its wrapper. A session that ends in order takes its file away.
+fn died(folder: &Path, pane: PaneId, server: ServerId, front: u32) -> Option<u32> {
+    let begun = process::stat(front)?.start;
+    let left = |noted: &Noted| {
+        let there = noted.word("tmux").is_some_and(|words| is_pane(&words, pane));
+        there && begun <= noted.start && server.start <= noted.start && !noted.lives()
+    };
+    let entries = fs::read_dir(folder.join("sessions")).ok()?;
+    entries
+        .filter_map(|entry| Noted::read(&entry.ok()?.path()))
+        .find(left)
+        .map(|noted| noted.pid)
+}
+
+/// Whether a session's own words for its pane, as `main:@1.%7`, name this one.
+fn is_pane(words: &str, pane: PaneId) -> bool {
+    words
+        .rsplit('.')
+        .next()
+        .is_some_and(|last| last == pane.to_string())
+}
+
 fn read(folder: &Path, path: &Path) -> Option<(Session, Option<String>)> {
-    let meta = fs::symlink_metadata(path).ok()?;
-    if !meta.is_file() || meta.len() > MAX_FILE || meta.uid() != getuid().as_raw() {
-        return None;
-    }
-    let value: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    let word = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-    let pid = u32::try_from(value.get("pid")?.as_u64()?).ok()?;
-    // Files outlive their process, and numbers of processes come again.
-    let start = process::stat(pid)?.start;
-    let noted = value.get("procStart")?;
-    let noted = noted
-        .as_u64()
-        .or_else(|| noted.as_str().and_then(|text| text.parse().ok()))?;
-    if noted != start || path.file_stem()?.to_str()? != pid.to_string() {
-        return None;
-    }
+    let noted = Noted::read(path).filter(Noted::lives)?;
+    let word = |name: &str| noted.word(name);
+    let (pid, start) = (noted.pid, noted.start);
     let status = match word("status").as_deref() {
         Some("idle") => Status::Idle,
         Some("busy") => Status::Busy,
@@ -139,9 +217,7 @@ fn is_id(id: &str) -> bool {
 
 /// Whether a session is the one in a pane: by its own words, by the environment it was started with, and by its ancestors.
 fn is_in(session: &Session, tmux: Option<&str>, pane: PaneId, server: ServerId, pane_pid: u32) -> bool {
-    let named = tmux
-        .and_then(|words| words.rsplit('.').next())
-        .is_some_and(|last| last == pane.to_string());
+    let named = tmux.is_some_and(|words| is_pane(words, pane));
     // `$TMUX` is the server's socket, its process and the session's number.
     let served = process::variable(session.pid, "TMUX")
         .and_then(|value| value.rsplit(',').nth(1)?.parse().ok())

@@ -48,11 +48,16 @@ pub struct Input {
     pub shell: bool,
     /// The program says that it is at work.
     pub working: bool,
+    /// The mode of vim's keys that the program shows. Of NORMAL Claude Code shows nothing.
+    pub mode: Option<String>,
     /// The choice that is marked in a list of commands above the box: its row on the screen and the command.
     pub chosen: Option<(usize, String)>,
     /// The rows as they came.
     pub raw: Vec<String>,
 }
+
+/// The mode of vim's keys in which text is typed.
+const INSERT: &str = "INSERT";
 
 /// What stands in an input box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +89,11 @@ impl Input {
         } else {
             Filling::Draft
         }
+    }
+
+    /// The mode it shows in which neither a text nor a key ends in the input as it is.
+    pub fn takes_orders(&self) -> Option<&str> {
+        self.mode.as_deref().filter(|mode| *mode != INSERT)
     }
 
     /// Gemini CLI draws its standing hint in a colour of its own, behind a cursor on nothing.
@@ -306,6 +316,7 @@ fn input(program: Program, rows: &[Row], span: (usize, usize), prompt: usize) ->
         rows: mine.iter().map(|row| behind(row, prompt)).collect(),
         shell: false,
         working: false,
+        mode: None,
         chosen: None,
         raw: mine.iter().map(|row| row.raw.clone()).collect(),
     }
@@ -335,7 +346,19 @@ fn is_footer_of_input(rows: &[Row]) -> bool {
         let text = row.text();
         text.trim() == "! for shell mode" || text.trim_start().starts_with("? for shortcuts")
     });
-    (own || has(&of_input)) && !has(&of_list)
+    let typing = rows.iter().any(|row| mode(row).is_some());
+    (own || typing || has(&of_input)) && !has(&of_list)
+}
+
+/// The mode that a row shows as vim does, `-- NORMAL --`.
+fn mode(row: &Row) -> Option<String> {
+    let text = row.text();
+    let (_, rest) = text.split_once("-- ")?;
+    let (mode, _) = rest.split_once(" --")?;
+    let is_mode = mode
+        .chars()
+        .all(|char| char.is_ascii_uppercase() || matches!(char, ' ' | '-'));
+    (is_mode && mode.starts_with(|char: char| char.is_ascii_uppercase())).then(|| mode.to_owned())
 }
 
 /// `❯` or `!` and a no-break space, between two lines across the screen; further rows are indented by two.
@@ -365,7 +388,9 @@ fn claude_code(rows: &[Row]) -> Option<Input> {
         let text = row.text();
         text.starts_with(['·', '✢', '✳', '✶', '✻', '✽', '*', '∗']) && text.contains('…')
     });
-    found.working = turning || says(between(rows, bottom, rows.len()), "esc to interrupt");
+    let below = between(rows, bottom + 1, rows.len());
+    found.working = turning || says(below, "esc to interrupt");
+    found.mode = below.iter().find_map(mode);
     found.chosen = chosen(rows, top.saturating_sub(1));
     Some(found)
 }

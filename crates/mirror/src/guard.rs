@@ -149,6 +149,10 @@ fn screen(seen: &Seen<'_>) -> Result<Input, Hold> {
         let words = format!("unsent text stands in the input: {}", quoted_rows(&input));
         return Err(hold(Why::Draft, words));
     }
+    if let Some(mode) = input.takes_orders() {
+        let words = format!("the input is in vim's {mode} mode, where keys are commands and no text");
+        return Err(hold(Why::InputOff, words));
+    }
     if busy || input.working {
         return Err(at_work(input.program.as_str()));
     }

@@ -1,5 +1,6 @@
 //! A transaction that hides the engine: binds the owner, runs constant statements, collects wake-ups. Never lives across a call to the outside.
 
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::task::Poll;
@@ -33,6 +34,9 @@ pub(crate) enum Conn {
     Postgres(Lent),
 }
 
+/// Work that waits for the end of its transaction.
+pub(crate) type Last = Box<dyn for<'t> FnOnce(&'t mut Tx) -> JobFuture<'t, Result<(), Fault>> + Send>;
+
 /// An open transaction of one owner, or of the system for a named reason.
 ///
 /// After a statement of it has failed it runs nothing more and is never committed, on either engine: Postgres would drop its work
@@ -41,6 +45,8 @@ pub struct Tx {
     pub(crate) conn: Conn,
     pub(crate) owner: Option<OwnerId>,
     pub(crate) wakes: Vec<Topic>,
+    /// What runs once the job is done, right before the commit, in the order it was asked for.
+    pub(crate) last: VecDeque<Last>,
     /// What the statement that failed broke on.
     pub(crate) failed: Option<FaultKind>,
     /// What the lane still has to run before the next statement, and runs in one trip with it; empty once it ran.
@@ -53,6 +59,7 @@ impl Tx {
             conn,
             owner,
             wakes: Vec::new(),
+            last: VecDeque::new(),
             failed: None,
             before: "",
         }
@@ -68,6 +75,23 @@ impl Tx {
         if !self.wakes.contains(&topic) {
             self.wakes.push(topic);
         }
+    }
+
+    /// Runs `work` after everything else of this transaction, right before its commit, and not at all if the job refuses. For what takes a
+    /// lock that every transaction of an owner wants: taken last, by all of them, it can be waited for by nobody who holds what its holder
+    /// still needs.
+    pub fn at_the_end(
+        &mut self,
+        work: impl for<'t> FnOnce(&'t mut Tx) -> JobFuture<'t, Result<(), Fault>> + Send + 'static,
+    ) {
+        self.last.push_back(Box::new(work));
+    }
+
+    async fn end(&mut self) -> Result<(), Fault> {
+        while let Some(work) = self.last.pop_front() {
+            work(self).await?;
+        }
+        Ok(())
     }
 
     /// Runs a statement and answers how many rows it changed.
@@ -285,7 +309,11 @@ where
     F: for<'t> FnOnce(&'t mut Tx) -> JobFuture<'t, Result<T, E>>,
     E: From<Fault>,
 {
-    let outcome = caught(tx, job).await;
+    let outcome = match caught(tx, job).await {
+        Ok(done) => tx.end().await.map(|()| done).map_err(E::from),
+        Err(refused) => Err(refused),
+    };
+    tx.last.clear();
     match tx.spoilt() {
         Some(fault) if outcome.is_ok() => Err(fault.into()),
         _ => outcome,

@@ -1,5 +1,7 @@
 //! What a person typed, as an act: plain text, or a command that begins with a slash. Never takes a command it does not know for text.
 
+use muster_bus::push::ControlCommand;
+use muster_bus::tools::To;
 use muster_bus::{RoomName, SeatId};
 
 /// A line of `/help`: how it is spelled and what it does.
@@ -21,6 +23,8 @@ pub(crate) enum First {
     Agent,
     /// A channel.
     Channel,
+    /// An agent, or a channel with its `#`.
+    Either,
     /// Nothing that can be completed.
     Free,
 }
@@ -35,7 +39,7 @@ const fn help(name: &'static str, takes: &'static str, does: &'static str, first
 }
 
 /// Every command, in the order in which they are shown.
-pub(crate) const COMMANDS: [Help; 19] = [
+pub(crate) const COMMANDS: [Help; 22] = [
     help("dm", "<agent> <text>", "send a direct message", First::Agent),
     help(
         "msg",
@@ -102,6 +106,19 @@ pub(crate) const COMMANDS: [Help; 19] = [
         "check the bus's directory; --fix repairs what is safe to",
         First::Free,
     ),
+    help(
+        "clear",
+        "<agent|#chan>",
+        "empty the context of an attached agent's program, or of every one in a channel",
+        First::Either,
+    ),
+    help("compact", "<agent|#chan>", "shorten it instead", First::Either),
+    help(
+        "reload-skills",
+        "<agent|#chan>",
+        "have the program read its skills again",
+        First::Either,
+    ),
     help("help", "", "this list", First::Free),
     help(
         "quit",
@@ -163,6 +180,11 @@ pub(crate) enum Command {
     Doctor {
         fix: bool,
     },
+    /// A command for agents' own programs.
+    Control {
+        to: To,
+        command: ControlCommand,
+    },
     Help,
     Quit(Option<String>),
 }
@@ -215,6 +237,9 @@ pub(crate) fn parse(typed: &str) -> Result<Command, String> {
         "doctor" if rest.is_empty() => Command::Doctor { fix: false },
         "doctor" if rest == "--fix" => Command::Doctor { fix: true },
         "doctor" => return Err(usage("/doctor [--fix]")),
+        "clear" => control(rest, ControlCommand::Clear)?,
+        "compact" => control(rest, ControlCommand::Compact)?,
+        "reload-skills" => control(rest, ControlCommand::ReloadSkills)?,
         "help" => Command::Help,
         "quit" | "exit" => Command::Quit(some()),
         _ => {
@@ -268,6 +293,16 @@ fn seat(word: &str) -> Result<SeatId, String> {
 
 fn room(word: &str) -> Result<RoomName, String> {
     RoomName::parse(word).map_err(|error| error.to_string())
+}
+
+fn control(rest: &str, command: ControlCommand) -> Result<Command, String> {
+    let whom = one(rest, &format!("{command} <agent|#chan>"))?;
+    let to = if whom.starts_with('#') {
+        To::Room(room(whom)?)
+    } else {
+        To::Agent(seat(whom)?)
+    };
+    Ok(Command::Control { to, command })
 }
 
 fn count(rest: &str) -> Result<usize, String> {
@@ -342,6 +377,27 @@ mod tests {
             ("/history 3", Command::History(3)),
             ("/doctor", Command::Doctor { fix: false }),
             ("/doctor --fix", Command::Doctor { fix: true }),
+            (
+                "/clear @bob",
+                Command::Control {
+                    to: To::Agent(seat_of("bob")),
+                    command: ControlCommand::Clear,
+                },
+            ),
+            (
+                "/compact #Ops",
+                Command::Control {
+                    to: To::Room(room_of("ops")),
+                    command: ControlCommand::Compact,
+                },
+            ),
+            (
+                "/reload-skills bob",
+                Command::Control {
+                    to: To::Agent(seat_of("bob")),
+                    command: ControlCommand::ReloadSkills,
+                },
+            ),
             ("/help", Command::Help),
             ("/quit", Command::Quit(None)),
             ("/quit so long", Command::Quit(Some("so long".into()))),
@@ -358,6 +414,8 @@ mod tests {
             "/",
             "/ hi",
             "/clear",
+            "/clear bob now",
+            "/compact",
             "/dm",
             "/dm bob",
             "/msg #ops",
@@ -381,8 +439,25 @@ mod tests {
     fn help_names_every_command() {
         let help = help_lines().join("\n");
         for name in [
-            "dm", "msg", "join", "part", "rooms", "topic", "motd", "list", "whois", "nick", "away", "back",
-            "ignore", "doctor", "quit", "help",
+            "dm",
+            "msg",
+            "join",
+            "part",
+            "rooms",
+            "topic",
+            "motd",
+            "list",
+            "whois",
+            "nick",
+            "away",
+            "back",
+            "ignore",
+            "doctor",
+            "clear",
+            "compact",
+            "reload-skills",
+            "quit",
+            "help",
         ] {
             assert!(help.contains(&format!("/{name}")), "{name}");
             assert!(

@@ -143,6 +143,8 @@ mod tests {
         assert_eq!(turns("/part "), ["#general ", "#ops "]);
         assert_eq!(turns("/dm "), ["alice ", "albert ", "bob "]);
         assert_eq!(turns("/dm bob al"), ["alice ", "albert "]);
+        assert_eq!(turns("/clear al"), ["alice ", "albert "]);
+        assert_eq!(turns("/clear #"), ["#general ", "#ops "]);
         assert_eq!(turns("zz"), [""; 0]);
         assert_eq!(turns(""), [""; 0]);
     }

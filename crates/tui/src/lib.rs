@@ -1,6 +1,7 @@
 //! The human seat: a person in the same room as the agents. Never shows a byte of a peer that a terminal would act on.
 
 mod app;
+mod bounded;
 mod commands;
 mod completion;
 mod editor;

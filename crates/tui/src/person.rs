@@ -13,6 +13,7 @@ use muster_bus::read;
 use muster_bus::registry::{self, Agents};
 use muster_bus::rooms;
 use muster_bus::sessions::Link;
+use muster_bus::tools::Orders;
 use muster_bus::transports::Panes;
 use muster_bus::{BusError, Entry, Home, RoomName, SeatId, Source};
 
@@ -37,6 +38,8 @@ pub(crate) struct Person {
     here: Option<(Stamp, i64)>,
     joined: Option<Stamp>,
     gathered: i64,
+    /// The control commands that the person sent; made with the first.
+    orders: Option<Orders>,
     left: bool,
 }
 
@@ -140,6 +143,7 @@ impl Person {
             here: None,
             joined: None,
             gathered: 0,
+            orders: None,
             left: false,
         })
     }
@@ -179,6 +183,11 @@ impl Person {
             Err(BusError::NotRegistered(_)) => register(&self.home, &self.seat),
             other => other,
         }
+    }
+
+    /// Whether what became of a command is about to be known.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        self.orders.as_ref().is_some_and(Orders::is_busy)
     }
 
     /// Unregisters and ends the session. Once.

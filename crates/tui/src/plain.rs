@@ -67,6 +67,7 @@ pub(crate) fn in_pipe(person: Person, watch: Watch) -> Result<(), ChatError> {
     read_signals(send.clone())?;
     read_lines(send)?;
     let mut client = Client::new(person, watch, pipe::Pipe::new(io::stdout()));
+    client.waits = true;
     match client.run(&events)? {
         0 => Ok(()),
         refused => Err(ChatError::Refused(refused)),
@@ -81,6 +82,8 @@ struct Client<S> {
     /// What was told of last, so that a lasting trouble is told of once.
     trouble: Option<String>,
     refused: usize,
+    /// What became of commands is waited for at the end of the input: nobody sits there to stay.
+    waits: bool,
 }
 
 impl<S: Surface> Client<S> {
@@ -92,12 +95,13 @@ impl<S: Surface> Client<S> {
             here: Here::default(),
             trouble: None,
             refused: 0,
+            waits: false,
         }
     }
 
     /// Runs until the person leaves; answers how many lines were refused.
     fn run(&mut self, events: &Receiver<Event>) -> Result<usize, ChatError> {
-        let ended = self.converse(events);
+        let ended = self.converse(events).and_then(|()| self.await_answers(events));
         let left = self.person.leave();
         ended?;
         left?;
@@ -128,6 +132,20 @@ impl<S: Surface> Client<S> {
                 }
             }
         }
+    }
+
+    /// Waits for what became of commands, unless a signal says to end.
+    fn await_answers(&mut self, events: &Receiver<Event>) -> io::Result<()> {
+        while self.waits && self.person.is_awaiting() {
+            match events.recv_timeout(LOOK) {
+                Ok(Event::Stop) => return Ok(()),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                // The input ended, and with it whoever told of that.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+            }
+            self.look()?;
+        }
+        Ok(())
     }
 
     /// What the person missed, and the first prompt.

@@ -10,10 +10,10 @@ use muster_core::Fault;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
 
 use crate::ChatError;
 use crate::app::{App, Effect, Job, Reply};
+use crate::bounded::Bounded;
 use crate::person::{Person, Told};
 use crate::plain::{BEAT, LOOK};
 use crate::terminal::{Event, Taken, WAITING, read_keys, read_signals};
@@ -48,7 +48,7 @@ pub(crate) fn run(person: Person, watch: Watch, colours: Colours) -> Result<(), 
     let taken = Taken::take(true, true)?;
     read_keys(send)?;
     let mut screen = Screen {
-        terminal: Terminal::new(CrosstermBackend::new(io::stdout()))?,
+        terminal: Terminal::new(Bounded::new())?,
         taken: Some(taken),
         app,
         jobs,
@@ -85,7 +85,7 @@ fn wait(early: Option<Result<(), BusError>>, happened: &Receiver<Happened>) -> R
 }
 
 struct Screen {
-    terminal: Terminal<CrosstermBackend<io::Stdout>>,
+    terminal: Terminal<Bounded>,
     taken: Option<Taken>,
     app: App,
     jobs: Sender<Job>,

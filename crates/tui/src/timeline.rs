@@ -1,5 +1,6 @@
 //! What a window shows of a source: a stretch of it, answers in between, and where the person looks. Never holds more of a source than a few screens around that place.
 
+mod item;
 #[cfg(test)]
 mod tests;
 
@@ -8,8 +9,11 @@ use std::collections::VecDeque;
 use muster_bus::Source;
 
 use crate::person::{Numbered, Stretch, Way};
-use crate::post::{Post, SET_OFF};
-use crate::text::{Watch, width, wrap};
+use crate::post::Post;
+use crate::text::Watch;
+
+use item::{Item, What};
+pub(crate) use item::{Row, Tone};
 
 /// Items that are kept.
 const KEPT: usize = 3_000;
@@ -19,42 +23,6 @@ const HEAVY: usize = 32 * 1024 * 1024;
 const DRAWN: usize = 50_000;
 /// So near to an end of what is loaded, more is asked for; nearer where little is loaded.
 const NEAR: usize = 250;
-
-/// How a piece of text looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tone {
-    Plain,
-    Dim,
-    /// A name, by one of a few colours that it keeps.
-    Name(u8),
-    Mine,
-    Mention,
-    Tag,
-    Answer,
-    Problem,
-    Rule,
-}
-
-/// A row of the screen.
-pub(crate) type Row = Vec<(Tone, String)>;
-
-enum What {
-    /// A message of the source.
-    Post(Box<Numbered>),
-    /// A message of another source, with its tag.
-    Other(Option<String>, Box<Post>),
-    /// Lines of an answer.
-    Lines(Tone, Vec<String>),
-    /// Where the unread messages begin.
-    Unread,
-}
-
-struct Item {
-    what: What,
-    rows: Option<Vec<Row>>,
-    /// About how many bytes it takes.
-    weight: usize,
-}
 
 /// A source as a window shows it.
 pub(crate) struct Timeline {
@@ -530,111 +498,4 @@ impl Timeline {
         self.drawn += count;
         count
     }
-}
-
-impl Item {
-    fn new(what: What) -> Self {
-        let weight = match &what {
-            // The text stands in the entry and in the lines.
-            What::Post(found) => 2 * found.post.weight(),
-            What::Other(_, post) => post.weight(),
-            What::Lines(_, lines) => lines.iter().map(|line| line.len() + 48).sum(),
-            What::Unread => 48,
-        };
-        Self {
-            what,
-            rows: None,
-            weight,
-        }
-    }
-
-    fn of(found: Numbered) -> Self {
-        Self::new(What::Post(Box::new(found)))
-    }
-
-    fn numbered(&self) -> Option<&Numbered> {
-        match &self.what {
-            What::Post(found) => Some(found),
-            _ => None,
-        }
-    }
-
-    fn number(&self) -> Option<u64> {
-        self.numbered().map(|found| found.number)
-    }
-}
-
-impl What {
-    fn rows(&self, columns: usize, now: i64, watch: &Watch) -> Vec<Row> {
-        match self {
-            Self::Post(found) => post_rows(&found.post, None, columns, now, watch),
-            Self::Other(tag, post) => post_rows(post, tag.as_deref(), columns, now, watch),
-            Self::Lines(tone, lines) => lines
-                .iter()
-                .flat_map(|line| wrap(line, columns.saturating_sub(2), columns.saturating_sub(4)))
-                .map(|row| vec![(*tone, format!("  {row}"))])
-                .collect(),
-            Self::Unread => {
-                let label = " new ";
-                let side = columns.saturating_sub(label.len()) / 2;
-                vec![vec![(
-                    Tone::Rule,
-                    format!("{0}{label}{0}", "─".repeat(side.min(200))),
-                )]]
-            }
-        }
-    }
-}
-
-fn post_rows(post: &Post, tag: Option<&str>, columns: usize, now: i64, watch: &Watch) -> Vec<Row> {
-    if post.muted {
-        return Vec::new();
-    }
-    let name = if post.system {
-        Tone::Dim
-    } else if post.mine {
-        Tone::Mine
-    } else {
-        Tone::Name(
-            post.from
-                .bytes()
-                .fold(0_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte)),
-        )
-    };
-    let said = match post {
-        _ if post.mention => Tone::Mention,
-        _ if post.system || (tag.is_some() && !post.mention) => Tone::Dim,
-        _ => Tone::Plain,
-    };
-    let mut head: Row = vec![(Tone::Dim, format!("{} ", watch.at(post.ts, now)))];
-    if post.mention {
-        head.push((Tone::Mention, "! ".to_owned()));
-    }
-    if let Some(tag) = tag {
-        head.push((Tone::Tag, format!("{tag} ")));
-    }
-    head.push((name, format!("{} ", post.who())));
-    let taken: usize = head.iter().map(|(_, text)| width(text)).sum();
-    let rest = columns.saturating_sub(SET_OFF.len());
-    let mut rows = Vec::new();
-    for (number, line) in post.body.iter().enumerate() {
-        let (first, set_off) = match number {
-            0 if taken + 8 <= columns => (columns - taken, std::mem::take(&mut head)),
-            0 => {
-                rows.push(std::mem::take(&mut head));
-                (rest, vec![(Tone::Dim, SET_OFF.to_owned())])
-            }
-            _ => (rest, vec![(Tone::Dim, SET_OFF.to_owned())]),
-        };
-        let mut row = set_off;
-        for text in wrap(line, first, rest) {
-            row.push((said, text));
-            rows.push(std::mem::replace(
-                &mut row,
-                // Broken by the screen, not by the writer.
-                vec![(Tone::Plain, " ".repeat(SET_OFF.len()))],
-            ));
-        }
-    }
-    rows
 }

@@ -174,10 +174,11 @@ fn beside_lines(app: &App, rows: u16, colours: Colours) -> Vec<Line<'static>> {
             (true, Some(_)) => ("◐", Tone::Dim),
             (true, None) => ("●", Tone::Plain),
         };
-        let more = match (&peer.away, &peer.attached) {
-            (Some(why), _) => format!(" away: {why}"),
-            (None, Some(how)) => format!(" ⇄ {how}"),
-            (None, None) => String::new(),
+        let more = match (&peer.away, &peer.held, &peer.attached) {
+            (Some(why), _, _) => format!(" away: {why}"),
+            (None, Some(why), _) => format!(" held: {why}"),
+            (None, None, Some(how)) => format!(" ⇄ {how}"),
+            (None, None, None) => String::new(),
         };
         lines.push(colours.line(vec![
             (Tone::Dim, "│ ".to_owned()),

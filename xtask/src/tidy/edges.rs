@@ -4,9 +4,11 @@ use super::rust::{code_only, paths};
 use super::{Report, Tree};
 
 /// Each crate's folder and the crates of this repository that it may use. Development dependencies are free.
-const EDGES: [(&str, Ours); 15] = [
+const EDGES: [(&str, Ours); 17] = [
     ("crates/core", Ours::Only(&[])),
     ("crates/policy", Ours::Only(&["muster-core"])),
+    ("crates/forge", Ours::Only(&["muster-core", "muster-policy"])),
+    ("crates/worktree", Ours::Only(&["muster-core"])),
     ("crates/wire", Ours::Only(&["muster-core"])),
     ("crates/store", Ours::Only(&["muster-core"])),
     ("crates/runtime", Ours::Only(&["muster-core"])),
@@ -15,7 +17,13 @@ const EDGES: [(&str, Ours); 15] = [
     ("crates/tui", Ours::Only(&["muster-core", "muster-bus"])),
     (
         "crates/app",
-        Ours::Only(&["muster-core", "muster-store", "muster-runtime"]),
+        Ours::Only(&[
+            "muster-core",
+            "muster-policy",
+            "muster-runtime",
+            "muster-store",
+            "muster-worktree",
+        ]),
     ),
     (
         "crates/web",
@@ -39,7 +47,7 @@ enum Ours {
 }
 
 /// A crate from outside (and those named after it with a dash) and the only folders that may use it.
-const GUARDED: [(&str, &[&str]); 10] = [
+const GUARDED: [(&str, &[&str]); 11] = [
     (
         "sqlx",
         &["crates/store", "crates/app", "crates/testkit", "benches"],
@@ -49,6 +57,7 @@ const GUARDED: [(&str, &[&str]); 10] = [
     ("askama", &["crates/web"]),
     ("rmcp", &["crates/web", "crates/muster", "crates/testkit"]),
     ("agent-client-protocol", &["crates/runtime", "crates/testkit"]),
+    ("octocrab", &["crates/forge"]),
     ("ratatui", &["crates/tui"]),
     ("crossterm", &["crates/tui"]),
     ("xtask", &["crates/testkit", "benches"]),

@@ -154,7 +154,7 @@ pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fa
         // The call's own process would have said so.
         let ask: Row = tx.one(&sql::ASK, (id,)).await?;
         let ask = Ask::try_from(ask)?;
-        audit::record_call(tx, now, ended_call(&ask, "refused_expired")).await?;
+        audit::record_call(tx, now, ended_call(&ask, "refused_expired"));
         ended = true;
     }
     if ended {

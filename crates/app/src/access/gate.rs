@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_core::clock::Time;
-use muster_core::ids::{AskId, AuditId, OwnerId, TaskId, TokenId};
+use muster_core::ids::{AskId, OwnerId, TaskId, TokenId};
 use muster_core::secret::sha256_hex;
 use muster_core::{Fault, clock};
 use muster_policy::{Action, Answer, Approval, Decision, Judged, Needs, Permit, Request, is_covered};
@@ -38,8 +38,6 @@ pub struct Call {
 pub struct Permitted {
     /// What the effect demands.
     pub permit: Permit,
-    /// The call's row.
-    pub audit: AuditId,
 }
 
 /// A call that may not run. Its audit row is stored, unless storing is what failed.
@@ -158,14 +156,14 @@ impl Facts {
         }
     }
 
-    async fn record(
+    fn record(
         &self,
         tx: &mut Tx,
         now: Time,
         outcome: &'static str,
         ask: Option<AskId>,
         decided_by: Option<&str>,
-    ) -> Result<AuditId, Fault> {
+    ) {
         let call = audit::Call {
             agent: self.who.token,
             task: self.who.task,
@@ -180,7 +178,7 @@ impl Facts {
                 "decided_by": decided_by,
             }),
         };
-        audit::record_call(tx, now, call).await
+        audit::record_call(tx, now, call);
     }
 }
 
@@ -286,10 +284,13 @@ async fn unrecorded(app: &App, who: &Who, call: &Call, fault: &Fault) -> Refused
         policy: None,
     };
     let now = app.clock.now();
-    let recorded: Result<AuditId, Fault> = app
+    let recorded: Result<(), Fault> = app
         .db
         .write(who.owner, move |tx| {
-            Box::pin(async move { facts.record(tx, now, "refused_error", None, None).await })
+            Box::pin(async move {
+                facts.record(tx, now, "refused_error", None, None);
+                Ok(())
+            })
         })
         .await;
     if let Err(fault) = recorded {
@@ -308,10 +309,8 @@ async fn first(app: &App, who: &Who, call: &Call) -> Result<Step, Fault> {
                 let facts = Facts::of(&who, &call, &stand);
                 match muster_policy::decide(stand.governing.standing(), &call.needs) {
                     Decision::Allow(permit) => {
-                        let audit = facts
-                            .record(tx, now, permit.basis().outcome(), None, None)
-                            .await?;
-                        Ok(Step::Permitted(Permitted { permit, audit }))
+                        facts.record(tx, now, permit.basis().outcome(), None, None);
+                        Ok(Step::Permitted(Permitted { permit }))
                     }
                     Decision::Deny(refusal) => Ok(Step::Refused(deny(tx, now, &facts, &refusal).await?)),
                     Decision::Ask(_) => Ok(Step::Ask),
@@ -327,7 +326,7 @@ async fn deny(
     facts: &Facts,
     refusal: &muster_policy::Refusal,
 ) -> Result<Refused, Fault> {
-    facts.record(tx, now, refusal.outcome(), None, None).await?;
+    facts.record(tx, now, refusal.outcome(), None, None);
     Ok(if hides(refusal.verdicts()) {
         hidden(refusal.verdicts())
     } else {
@@ -377,10 +376,8 @@ async fn queue(app: &App, who: &Who, call: &Call) -> Result<Queued, Fault> {
                 let asked = match decision {
                     // Somebody changed the policy between the two looks; this is the one that counts.
                     Decision::Allow(permit) => {
-                        let audit = facts
-                            .record(tx, now, permit.basis().outcome(), None, None)
-                            .await?;
-                        return Ok(Queued::Permitted(Permitted { permit, audit }));
+                        facts.record(tx, now, permit.basis().outcome(), None, None);
+                        return Ok(Queued::Permitted(Permitted { permit }));
                     }
                     Decision::Deny(refusal) => {
                         return Ok(Queued::Refused(deny(tx, now, &facts, &refusal).await?));
@@ -400,15 +397,13 @@ async fn queue(app: &App, who: &Who, call: &Call) -> Result<Queued, Fault> {
                     Placed::Covered { ask, by } => {
                         let permit = asked.approved(Approval::Recent);
                         let outcome = permit.basis().outcome();
-                        let audit = facts.record(tx, now, outcome, Some(ask), by.as_deref()).await?;
-                        Queued::Permitted(Permitted { permit, audit })
+                        facts.record(tx, now, outcome, Some(ask), by.as_deref());
+                        Queued::Permitted(Permitted { permit })
                     }
                     Placed::AutoAllowed => {
                         let permit = asked.approved(Approval::NobodyToAsk);
-                        let audit = facts
-                            .record(tx, now, permit.basis().outcome(), None, None)
-                            .await?;
-                        Queued::Permitted(Permitted { permit, audit })
+                        facts.record(tx, now, permit.basis().outcome(), None, None);
+                        Queued::Permitted(Permitted { permit })
                     }
                     Placed::Refused(refused) => Queued::Refused(refused),
                     Placed::Waits(place) => Queued::Waits(place),
@@ -497,9 +492,7 @@ async fn place(
         }
         Turn::AutoAllow => Ok(Placed::AutoAllowed),
         Turn::Saturated => {
-            facts
-                .record(tx, now, "refused_queue_saturated", None, None)
-                .await?;
+            facts.record(tx, now, "refused_queue_saturated", None, None);
             Ok(Placed::Refused(refused(
                 "refused_queue_saturated",
                 "Refused, and nothing was done: the call needs your owner's approval, and 16 calls wait for one already. Try again once your owner has answered some.",
@@ -508,9 +501,7 @@ async fn place(
             )))
         }
         Turn::Strict => {
-            facts
-                .record(tx, now, "refused_app_closed_strict", None, None)
-                .await?;
+            facts.record(tx, now, "refused_app_closed_strict", None, None);
             Ok(Placed::Refused(refused(
                 "refused_app_closed_strict",
                 "Refused, and nothing was done: the call needs your owner's approval, and nobody can be asked now. \
@@ -556,7 +547,7 @@ async fn leave(app: &App, facts: &Facts, place: Place) -> Result<(), Fault> {
                     let state = AskState::Withdrawn.as_str();
                     tx.run(&sql::DECIDE, (place.ask, state, now, none)).await?;
                 }
-                facts.record(tx, now, "withdrawn", Some(place.ask), None).await?;
+                facts.record(tx, now, "withdrawn", Some(place.ask), None);
                 wake(tx);
                 Ok(())
             })
@@ -669,7 +660,7 @@ async fn end(
                         return approved(tx, now, &stand, &facts, &call, place.ask, by).await;
                     }
                     AskState::Refused => {
-                        facts.record(tx, now, "refused_by_person", ask, by.as_deref()).await?;
+                        facts.record(tx, now, "refused_by_person", ask, by.as_deref());
                         let message = "Refused, and nothing was done: your owner said no to this call. Do not try it again without another reason.";
                         return Ok(Err(refused("refused_by_person", message, &facts, ask)));
                     }
@@ -682,7 +673,7 @@ async fn end(
                         "Refused, and nothing was done: nobody answered in time. That is no decision of your owner's; you may ask again later.",
                     ),
                 };
-                facts.record(tx, now, outcome, ask, None).await?;
+                facts.record(tx, now, outcome, ask, None);
                 Ok(Err(refused(outcome, message, &facts, ask)))
             })
         })
@@ -700,7 +691,7 @@ async fn approved(
     by: Option<String>,
 ) -> Result<Result<Permitted, Refused>, Fault> {
     if tx.number(&sql::TOKEN_LIVE, (facts.who.token,)).await? == 0 {
-        facts.record(tx, now, "withdrawn", Some(ask), None).await?;
+        facts.record(tx, now, "withdrawn", Some(ask), None);
         let message =
             "Withdrawn, and nothing was done: the token of this agent was revoked while the call waited.";
         return Ok(Err(refused("withdrawn", message, facts, Some(ask))));
@@ -709,11 +700,11 @@ async fn approved(
     match decision.approved(Approval::Person) {
         Ok(permit) => {
             let outcome = permit.basis().outcome();
-            let audit = facts.record(tx, now, outcome, Some(ask), by.as_deref()).await?;
-            Ok(Ok(Permitted { permit, audit }))
+            facts.record(tx, now, outcome, Some(ask), by.as_deref());
+            Ok(Ok(Permitted { permit }))
         }
         Err(refusal) => {
-            facts.record(tx, now, refusal.outcome(), Some(ask), None).await?;
+            facts.record(tx, now, refusal.outcome(), Some(ask), None);
             let refused = if hides(refusal.verdicts()) {
                 hidden(refusal.verdicts())
             } else {
@@ -792,9 +783,7 @@ pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result
                 asks::lapse(tx, now, &seen.gone).await?;
                 let placed = place(tx, now, process, &seen, &placing, &new).await?;
                 if let Placed::Covered { ask, by } = &placed {
-                    placing
-                        .record(tx, now, "allowed_by_recent_approval", Some(*ask), by.as_deref())
-                        .await?;
+                    placing.record(tx, now, "allowed_by_recent_approval", Some(*ask), by.as_deref());
                 }
                 Ok::<_, Fault>(placed)
             })
@@ -827,9 +816,8 @@ pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result
         .write(who.owner, move |tx| {
             Box::pin(async move {
                 tx.run(&sql::LEAVE, (place.caller,)).await?;
-                facts
-                    .record(tx, now, outcome, Some(place.ask), by.as_deref())
-                    .await
+                facts.record(tx, now, outcome, Some(place.ask), by.as_deref());
+                Ok(())
             })
         })
         .await

@@ -116,13 +116,14 @@ async fn nothing(app: &App, caller: &AgentCaller, tool: &str, candidates: Vec<Ju
                     (false, true) => "refused_denied",
                     (false, false) => "refused_not_granted",
                 };
-                record(tx, now, &caller, tool, &stand, &candidates, outcome).await
+                record(tx, now, &caller, tool, &stand, &candidates, outcome);
+                Ok(())
             })
         })
         .await
 }
 
-async fn record(
+fn record(
     tx: &mut muster_store::Tx,
     now: muster_core::clock::Time,
     caller: &AgentCaller,
@@ -130,7 +131,7 @@ async fn record(
     stand: &super::gate::Stand,
     judged: &[Judged],
     outcome: &'static str,
-) -> Result<(), Fault> {
+) {
     let call = audit::Call {
         agent: caller.token,
         task: caller.task,
@@ -145,7 +146,7 @@ async fn record(
             "decided_by": null,
         }),
     };
-    audit::record_call(tx, now, call).await.map(|_| ())
+    audit::record_call(tx, now, call);
 }
 
 /// A database connection as an agent sees it in the list.
@@ -189,7 +190,7 @@ pub async fn connections(app: &App, caller: &AgentCaller, tool: &str) -> Result<
                     }
                     judged.push(Judged { pair, verdict });
                 }
-                record(tx, now, &whose, tool, &stand, &judged, "allowed").await?;
+                record(tx, now, &whose, tool, &stand, &judged, "allowed");
                 Ok(open)
             })
         })

@@ -228,27 +228,33 @@ impl New {
     }
 }
 
-async fn store(tx: &mut Tx, new: New) -> Result<i64, Fault> {
+async fn store(tx: &mut Tx, new: New) -> Result<(), Fault> {
     let owner = tx
         .owner()
         .ok_or_else(|| Fault::other("an owner's audit row was written across owners"))?;
     let (before,): (String,) = tx.one(&sql::HEAD, ()).await?;
-    tx.number(&sql::INSERT, new.linked(owner, &before)).await
+    tx.number(&sql::INSERT, new.linked(owner, &before))
+        .await
+        .map(|_| ())
 }
 
-/// Writes one row in the transaction of the act itself, so that neither exists without the other.
+/// Writes one row with the act itself, at the end of its transaction, so that neither exists without the other. The end of the chain is locked
+/// until the commit; were it taken earlier, two acts could wait for each other.
 ///
 /// # Errors
-/// A fault; the act must then fail too.
+/// None here; when the row cannot be stored the transaction fails, and the act with it.
+#[expect(
+    clippy::unused_async,
+    reason = "one way of recording, whatever the transaction does with it"
+)]
 pub async fn record(tx: &mut Tx, now: Time, event: Event) -> Result<(), Fault> {
-    store(tx, New::of(now, event)).await.map(|_| ())
+    let new = New::of(now, event);
+    tx.at_the_end(move |tx| Box::pin(store(tx, new)));
+    Ok(())
 }
 
-/// Writes the row of a tool call. It must be stored before the call has any effect.
-///
-/// # Errors
-/// A fault; the call must then be refused.
-pub async fn record_call(tx: &mut Tx, now: Time, call: Call) -> Result<AuditId, Fault> {
+/// Writes the row of a tool call in the same way. It is stored before the call has any effect: the effect begins after the commit.
+pub fn record_call(tx: &mut Tx, now: Time, call: Call) {
     let new = New {
         at: now,
         actor: format!("agent:{}", call.agent),
@@ -260,7 +266,7 @@ pub async fn record_call(tx: &mut Tx, now: Time, call: Call) -> Result<AuditId, 
         tool: Some(call.tool),
         outcome: Some(call.outcome),
     };
-    store(tx, new).await.map(AuditId::new)
+    tx.at_the_end(move |tx| Box::pin(store(tx, new)));
 }
 
 /// As [`record`], in a transaction across owners: for an act that makes the owner whose row it is.
@@ -314,55 +320,82 @@ pub async fn list(db: &Db, owner: OwnerId, filter: Filter) -> Result<Vec<Entry>,
     let rows: Vec<Row> = db
         .read(owner, move |tx| {
             Box::pin(async move {
-                if filter.is_about_calls() {
-                    tx.all(
-                        &sql::NEWEST_CALLS,
-                        (
-                            filter.before,
-                            filter.since,
-                            filter.until,
-                            filter.event,
-                            filter.agent,
-                            filter.task,
-                            filter.tool,
-                            filter.outcome,
-                            filter.limit,
-                        ),
-                    )
-                    .await
-                } else {
-                    tx.all(
-                        &sql::NEWEST,
-                        (
-                            filter.before,
-                            filter.since,
-                            filter.until,
-                            filter.event,
-                            filter.limit,
-                        ),
-                    )
-                    .await
+                if !filter.is_about_calls() {
+                    return tx
+                        .all(
+                            &sql::NEWEST,
+                            (
+                                filter.before,
+                                filter.since,
+                                filter.until,
+                                filter.event,
+                                filter.limit,
+                            ),
+                        )
+                        .await;
                 }
+                let mut rows = Vec::new();
+                for agent in agents(tx, &filter.agent).await? {
+                    rows.append(&mut calls(tx, &filter, agent).await?);
+                }
+                rows.sort_by_key(|row| std::cmp::Reverse(row.id));
+                rows.truncate(usize::try_from(filter.limit).unwrap_or(usize::MAX));
+                Ok(rows)
             })
         })
         .await?;
-    rows.into_iter()
-        .map(|row| {
-            let data = serde_json::from_str(&row.data)
-                .map_err(|_| Fault::contradiction("audit", row.id, "its data is not JSON"))?;
-            Ok(Entry {
-                id: AuditId::new(row.id),
-                at: Time::from_micros(row.at),
-                actor: row.actor,
-                event: row.event,
-                subject: row.subject,
-                data,
-                agent: row.agent,
-                task: row.task,
-                tool: row.tool,
-                outcome: row.outcome,
-                hash: row.hash,
-            })
+    rows.into_iter().map(Entry::try_from).collect()
+}
+
+/// The ids of the tokens that a word names: one by its id, or all that have it for their label. An empty word stands for any.
+async fn agents(tx: &mut Tx, word: &str) -> Result<Vec<String>, Fault> {
+    if word.is_empty() || word.contains('\0') {
+        return Ok(vec![word.replace('\0', "-")]);
+    }
+    let labelled: Vec<(i64,)> = tx.all(&sql::LABELLED, (word,)).await?;
+    let mut ids: Vec<String> = labelled.into_iter().map(|(id,)| id.to_string()).collect();
+    if !ids.iter().any(|id| id == word) {
+        ids.push(word.to_owned());
+    }
+    Ok(ids)
+}
+
+async fn calls(tx: &mut Tx, filter: &Filter, agent: String) -> Result<Vec<Row>, Fault> {
+    tx.all(
+        &sql::NEWEST_CALLS,
+        (
+            filter.before,
+            filter.since,
+            filter.until,
+            filter.event.as_str(),
+            agent,
+            filter.task.as_str(),
+            filter.tool.as_str(),
+            filter.outcome.as_str(),
+            filter.limit,
+        ),
+    )
+    .await
+}
+
+impl TryFrom<Row> for Entry {
+    type Error = Fault;
+
+    fn try_from(row: Row) -> Result<Self, Fault> {
+        let data = serde_json::from_str(&row.data)
+            .map_err(|_| Fault::contradiction("audit", row.id, "its data is not JSON"))?;
+        Ok(Self {
+            id: AuditId::new(row.id),
+            at: Time::from_micros(row.at),
+            actor: row.actor,
+            event: row.event,
+            subject: row.subject,
+            data,
+            agent: row.agent,
+            task: row.task,
+            tool: row.tool,
+            outcome: row.outcome,
+            hash: row.hash,
         })
-        .collect()
+    }
 }

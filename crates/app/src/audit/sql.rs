@@ -26,11 +26,15 @@ pub(super) static NEWEST: Sql = owned(
     "audit.newest",
     "SELECT id, at, actor, event, subject, data, agent, task, tool, outcome, hash FROM audit WHERE owner_id = $1 AND id < $2 AND at >= $3 AND at < $4 AND ($5 = '' OR event = $5) ORDER BY id DESC LIMIT $6",
 );
-/// By what a call's row is found by; an empty text stands for any. The agent is found by its token's id or by its label.
+/// By what a call's row is found by; an empty text stands for any.
 pub(super) static NEWEST_CALLS: Sql = owned(
     "audit.newest_calls",
-    "SELECT a.id, a.at, a.actor, a.event, a.subject, a.data, a.agent, a.task, a.tool, a.outcome, a.hash FROM audit a WHERE a.owner_id = $1 AND a.id < $2 AND a.at >= $3 AND a.at < $4 AND ($5 = '' OR a.event = $5) \
-     AND ($6 = '' OR a.agent = $6 OR a.agent IN (SELECT CAST(t.id AS TEXT) FROM tokens t WHERE t.owner_id = $1 AND t.label = $6)) AND ($7 = '' OR a.task = $7) AND ($8 = '' OR a.tool = $8) AND ($9 = '' OR a.outcome = $9) ORDER BY a.id DESC LIMIT $10",
+    "SELECT id, at, actor, event, subject, data, agent, task, tool, outcome, hash FROM audit WHERE owner_id = $1 AND id < $2 AND at >= $3 AND at < $4 AND ($5 = '' OR event = $5) \
+     AND ($6 = '' OR agent = $6) AND ($7 = '' OR task = $7) AND ($8 = '' OR tool = $8) AND ($9 = '' OR outcome = $9) ORDER BY id DESC LIMIT $10",
+);
+pub(super) static LABELLED: Sql = owned(
+    "audit.labelled",
+    "SELECT id FROM tokens WHERE owner_id = $1 AND kind = 'agent' AND label = $2",
 );
 /// Some rows in their order, for going along the chain.
 pub(super) static ONWARDS: Sql = owned(
@@ -50,6 +54,7 @@ pub static STATEMENTS: &[&Sql] = &[
     &INSERT_FOR,
     &NEWEST,
     &NEWEST_CALLS,
+    &LABELLED,
     &ONWARDS,
     &LENGTH,
 ];

@@ -45,11 +45,6 @@ pub(super) static LAYERS: Sql = owned(
     "policies.layers",
     "SELECT id, layer FROM policy_layers WHERE owner_id = $1 AND policy_id = $2",
 );
-/// The grants of one policy's own layers.
-pub(super) static GRANTS: Sql = owned(
-    "policies.grants",
-    "SELECT g.id, l.layer, g.action, g.scope_kind, g.scope, g.effect FROM policy_layers l JOIN grants g ON g.owner_id = $1 AND g.layer_id = l.id WHERE l.owner_id = $1 AND l.policy_id = $2",
-);
 /// What is in force for a policy: of a fork its own task layer and its root's other two. One look, so that nothing changes between.
 pub(super) static IN_FORCE: Sql = owned(
     "policies.in_force",
@@ -131,7 +126,6 @@ pub static STATEMENTS: &[&Sql] = &[
     &DELETE_LAYERS,
     &DELETE_GRANTS,
     &LAYERS,
-    &GRANTS,
     &IN_FORCE,
     &AUTHOR,
     &CLEAR,

@@ -39,6 +39,9 @@ pub enum TaskError {
     /// The task would be open in a project that was removed.
     #[error("the task's project was removed, so the task stays closed")]
     ProjectRemoved,
+    /// Git made none.
+    #[error("{0}")]
+    Worktree(#[from] muster_worktree::Refusal),
     /// Missing or another owner's.
     #[error("there is no such run")]
     NoRun,

@@ -16,4 +16,4 @@ pub use moves::{close, set_status};
 pub use runs::{NewRun, cancel_run, spawn};
 pub use sql::STATEMENTS;
 pub use state::{By, RunState, StatusRefusal, TaskStatus, TicketKey};
-pub use worktrees::{MadeWorktree, Worktree, record_worktree};
+pub use worktrees::{MadeWorktree, Worktree, record_worktree, worktree};

@@ -39,7 +39,6 @@ async fn swap(db: &Db, owner: OwnerId, connection: i64, url: String, write_url: 
     assert_eq!(done.unwrap(), 1);
 }
 
-// spec: DBA-014
 #[test]
 fn what_is_sealed_opens_whole_and_is_nowhere_in_the_clear() {
     on_both(|muster| async move {

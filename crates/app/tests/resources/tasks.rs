@@ -275,7 +275,6 @@ fn a_task_never_loses_its_policy_whatever_writes() {
     });
 }
 
-// spec: ASK-010
 #[test]
 fn closing_a_task_cancels_its_queued_runs_and_withdraws_what_its_agents_asked() {
     on_both(|muster| async move {
@@ -505,6 +504,89 @@ fn a_task_has_one_worktree_and_the_first_one_stays() {
             Err(TaskError::Closed)
         ));
         assert_eq!(events(&muster, "task.worktree").await.len(), 1);
+    });
+}
+
+/// A git repository with one commit, made as a person makes it.
+fn repository(folder: &std::path::Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("file"), "one\n").unwrap();
+    for words in [
+        &["init", "-q", "-b", "main"][..],
+        &["add", "file"],
+        &[
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b",
+            "commit",
+            "-q",
+            "-m",
+            "one",
+        ],
+    ] {
+        let done = std::process::Command::new("git")
+            .args(words)
+            .current_dir(folder)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{words:?} {done:?}");
+    }
+}
+
+#[test]
+fn a_worktree_is_made_of_the_projects_repository_and_shown_after_the_task_is_closed() {
+    on_both(|muster| async move {
+        let (app, owner) = (&muster.app, muster.owner);
+        let bob = add_owner(app, "bob").await;
+        let root = app.settings.data_dir.join("source");
+        repository(&root);
+        let new = projects::NewProject {
+            name: super::kit::slug("engine"),
+            root,
+            repo: None,
+        };
+        let home = projects::add(app, owner, new).await.unwrap();
+        let (id, closed) = (
+            task(app, owner, home.id).await.id,
+            task(app, owner, home.id).await.id,
+        );
+        let made = tasks::worktree(app, owner, AGENT, id).await.unwrap();
+        assert_eq!(
+            (made.branch.as_str(), made.base.as_str()),
+            (format!("muster/task-{id}").as_str(), "main")
+        );
+        assert_eq!(
+            std::fs::read_to_string(std::path::Path::new(&made.path).join("file")).unwrap(),
+            "one\n"
+        );
+        let events = events(&muster, "task.worktree").await;
+        assert_eq!((events.len(), events[0].actor.as_str()), (1, "agent:7"));
+        // A folder that went away is made again and is the same worktree.
+        std::fs::remove_dir_all(&made.path).unwrap();
+        assert_eq!(tasks::worktree(app, owner, By::Owner, id).await.unwrap(), made);
+        assert!(std::path::Path::new(&made.path).join("file").exists());
+        tasks::close(app, owner, By::Owner, id).await.unwrap();
+        tasks::close(app, owner, By::Owner, closed).await.unwrap();
+        assert_eq!(tasks::worktree(app, owner, By::Owner, id).await.unwrap(), made);
+        assert!(matches!(
+            tasks::worktree(app, owner, By::Owner, closed).await,
+            Err(TaskError::Closed)
+        ));
+        assert!(matches!(
+            tasks::worktree(app, bob, By::Owner, id).await,
+            Err(TaskError::NotFound)
+        ));
+        // No repository, no worktree, and nothing noted.
+        let bare = project(app, owner, "bare").await;
+        let id = task(app, owner, bare.id).await.id;
+        assert!(matches!(
+            tasks::worktree(app, owner, By::Owner, id).await,
+            Err(TaskError::Worktree(_))
+        ));
+        assert_eq!(tasks::find(app, owner, id).await.unwrap().worktree, None);
     });
 }
 

@@ -177,11 +177,14 @@ fn pairs_of_texts_are_few_and_each_is_known() {
     insta::assert_snapshot!(pairs.join("\n"), @r"
     accounts.first_alone
     accounts.insert_session
+    audit.head
+    audit.head_for
     messages.for_retry
     drafts.message
     drafts.chief
     drafts.claim
     drafts.for_report
+    policies.for_edit
     ");
     // A pair differs in what Postgres locks and in nothing else; one does nothing but lock.
     for sql in all().filter(|sql| sql.is_pair() && sql.name != "accounts.first_alone") {
@@ -205,6 +208,7 @@ fn statements_across_owners_are_few_and_each_is_known() {
         .map(|sql| sql.name)
         .collect();
     insta::assert_snapshot!(system.join("\n"), @r"
+    access.busy_owners
     accounts.insert_owner
     accounts.first_alone
     accounts.count
@@ -213,6 +217,7 @@ fn statements_across_owners_are_few_and_each_is_known() {
     accounts.session
     accounts.take_ceremony
     accounts.token
+    audit.head_for
     audit.insert_for
     notices.old_owners
     plugins.by_token

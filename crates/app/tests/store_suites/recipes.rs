@@ -223,7 +223,7 @@ pub(crate) fn recipe(name: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
     let (slice, act) = name.split_once('.')?;
     match slice {
         "accounts" => accounts(act, s),
-        "audit" => audit(act),
+        "audit" => audit(act, s),
         "notices" => notices(act, s),
         "plugins" => plugins(act, s),
         "messages" => messages(act, s),
@@ -257,10 +257,42 @@ fn accounts(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
     })
 }
 
-fn audit(act: &str) -> Option<(Expect, Vec<Value>)> {
+fn audit(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    use Expect::{Nothing, Own};
     Some(match act {
-        "insert" => (Expect::Own, args![THEN, "owner", "test.event", "owner:1", "{}"]),
-        "newest" => (Expect::Nothing, args![i64::MAX, 0_i64, i64::MAX, "", 500_i64]),
+        "head" | "length" => (Own, args![]),
+        "insert" => (
+            Own,
+            args![
+                THEN,
+                "owner",
+                "test.event",
+                "owner:1",
+                "{}",
+                NO_TEXT,
+                NO_TEXT,
+                NO_TEXT,
+                NO_TEXT,
+                "a hash"
+            ],
+        ),
+        "newest" => (Nothing, args![i64::MAX, 0_i64, i64::MAX, "", 500_i64]),
+        "newest_calls" => (
+            Nothing,
+            args![
+                i64::MAX,
+                0_i64,
+                i64::MAX,
+                "",
+                "",
+                "",
+                format!("{}-tool", s.name),
+                "",
+                500_i64
+            ],
+        ),
+        "labelled" => (Nothing, args![format!("{}-worker", s.name)]),
+        "onwards" => (Nothing, args![0_i64, 500_i64]),
         _ => return None,
     })
 }

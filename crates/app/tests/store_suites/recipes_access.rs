@@ -2,7 +2,7 @@
 
 use muster_store::Value;
 
-use crate::recipes::Expect::{Nothing, Own, Refused};
+use crate::recipes::Expect::{Nothing, Own, Refused, Zero};
 use crate::recipes::{Expect, LATE, NO_TEXT, Seeded, THEN, args};
 
 /// The ids of an owner's rows.
@@ -21,6 +21,11 @@ pub(crate) struct Access {
     agent: i64,
     ask: i64,
     others: i64,
+    approved: i64,
+    abandoned: i64,
+    spare_policy: i64,
+    spare_layer: i64,
+    bare_policy: i64,
 }
 
 impl Access {
@@ -41,6 +46,11 @@ impl Access {
             agent: id(73),
             ask: id(74),
             others: id(80),
+            approved: id(90),
+            abandoned: id(91),
+            spare_policy: id(92),
+            spare_layer: id(93),
+            bare_policy: id(94),
         }
     }
 }
@@ -117,6 +127,26 @@ pub(crate) fn seeds(s: &Seeded) -> Vec<String> {
             "INSERT INTO approvers (id, owner_id, process, kind) VALUES ({}, {o}, 1, 'page')",
             a.others
         ),
+        format!(
+            "INSERT INTO asks (id, owner_id, state, kind, token_id, tool, arguments, pairs, parking_key, approval_key, created_at, expires_at, decided_at, decided_by) \
+             VALUES ({}, {o}, 'approved', 'permission', {}, '{n}-tool', '{n}-arguments', '{n}-pairs', '{n}-other', '{n}-approved', {t}, {LATE}, {t}, '{n}-by')",
+            a.approved, a.agent
+        ),
+        format!(
+            "INSERT INTO asks (id, owner_id, state, kind, token_id, tool, arguments, pairs, parking_key, approval_key, created_at, expires_at) \
+             VALUES ({}, {o}, 'parked', 'plugin_tool', {}, '{n}-tool', '{n}-arguments', '{n}-pairs', '{n}-abandoned', '{n}-approval', {t}, {LATE})",
+            a.abandoned, a.agent
+        ),
+        policy(a.spare_policy, "NULL"),
+        policy(a.bare_policy, "NULL"),
+        format!(
+            "INSERT INTO policy_layers (id, owner_id, policy_id, layer, authored_at) VALUES ({}, {o}, {}, 'global', {t})",
+            a.spare_layer, a.spare_policy
+        ),
+        format!(
+            "INSERT INTO audit (id, owner_id, at, actor, event, subject, data, agent, task, tool, outcome, hash) VALUES ({}, {o}, {t}, '{n}-actor', 'call', '{n}-subject', '{n}-data', '{n}-agent', '{n}-task', '{n}-tool', '{n}-outcome', '{n}-hash')",
+            a.others
+        ),
     ]
 }
 
@@ -127,6 +157,10 @@ pub(crate) fn recipe(slice: &str, act: &str, s: &Seeded) -> Option<(Expect, Vec<
         "tasks" => tasks(act, s),
         "hosts" => hosts(act, s),
         "databases" => databases(act, s),
+        "access" => access(act, s),
+        "policies" => policies(act, s),
+        "resources" => resources(act, s),
+        "settings" => settings(act, s),
         _ => None,
     }
 }
@@ -202,7 +236,7 @@ fn tasks(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
             args![a.project, a.integration, format!("{}-key", s.name)],
         ),
         "set_status" => (Nothing, args![a.task, "closed", LATE]),
-        "cancel_runs" | "withdraw_asks" => (Nothing, args![a.task, LATE]),
+        "cancel_runs" => (Nothing, args![a.task, LATE]),
         // Her task is not one of theirs.
         "insert_run" => (
             Nothing,
@@ -245,6 +279,97 @@ fn databases(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "urls" => (Nothing, args![id]),
         "rename" => (Nothing, args![id, "taken-over"]),
         "remove" => (Nothing, args![id, LATE]),
+        _ => return None,
+    })
+}
+
+fn access(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    let a = &s.access;
+    Some(match act {
+        "parked" | "abandoned" | "processes" => (Nothing, args![]),
+        "in_state" => (Nothing, args!["approved", i64::MAX, 500_i64]),
+        "ask" | "state" => (Nothing, args![a.ask]),
+        "count_parked" => (Zero, args![]),
+        "same_parked" => (Nothing, args![format!("{}-parking", s.name)]),
+        "covering" => (Nothing, args![format!("{}-approved", s.name), THEN - 1]),
+        "park" => (
+            Refused,
+            args![
+                "permission",
+                a.agent,
+                a.task,
+                "a tool",
+                "{}",
+                "[]",
+                "a parking key",
+                "an approval key",
+                THEN,
+                LATE
+            ],
+        ),
+        "decide" => (Nothing, args![a.ask, "approved", LATE, "taken over"]),
+        "expire" => (Nothing, args![LATE]),
+        "withdraw_of_task" => (Nothing, args![a.task, LATE]),
+        "call" => (Refused, args![a.ask, 1_i64]),
+        "leave" | "stand_up" => (Nothing, args![a.others]),
+        "callers_left" => (Zero, args![a.ask]),
+        "callers_gone" | "approvers_gone" => (Nothing, args![1_i64]),
+        "sit" => (Own, args![1_i64, "page"]),
+        "token_live" => (Zero, args![a.agent]),
+        "owner_name" => (Own, args![]),
+        _ => return None,
+    })
+}
+
+fn policies(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    let a = &s.access;
+    Some(match act {
+        "list" => (Nothing, args![]),
+        "by_id" | "for_edit" | "task_dependents" | "project_dependents" | "run_dependents"
+        | "fork_dependents" => (Nothing, args![a.policy]),
+        "by_name" => (Nothing, args![format!("{}-policy-{}", s.name, a.policy)]),
+        "insert" => (
+            Own,
+            args![
+                format!("{}-policy-{}", s.name, a.policy),
+                None::<i64>,
+                None::<i64>,
+                THEN
+            ],
+        ),
+        "edited" => (Nothing, args![a.policy, LATE]),
+        "delete" => (Nothing, args![a.bare_policy]),
+        "delete_layers" => (Nothing, args![a.spare_policy]),
+        "delete_grants" | "layers" | "in_force" => (Nothing, args![a.fork]),
+        "author" => (Refused, args![a.bare_policy, "task", THEN]),
+        "clear" => (Nothing, args![a.spare_layer]),
+        "empty" => (Nothing, args![a.layer]),
+        "grant" => (Refused, args![a.layer, "hosts_read", "host", "9", "allow"]),
+        "revoke" => (
+            Nothing,
+            args![a.layer, "hosts_read", "host", format!("{}-scope", s.name)],
+        ),
+        "of_task" => (Nothing, args![a.task]),
+        "attach" => (Nothing, args![a.task, None::<i64>]),
+        "project" => (Nothing, args![a.project]),
+        "calls" => (Nothing, args![0_i64, 500_i64]),
+        _ => return None,
+    })
+}
+
+fn resources(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    Some(match act {
+        "all" | "repos" => (Nothing, args![]),
+        "of_task" => (Nothing, args![s.access.task]),
+        _ => return None,
+    })
+}
+
+fn settings(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
+    Some(match act {
+        "value" => (Nothing, args![format!("{}-key", s.name)]),
+        "all" => (Nothing, args![]),
+        "set" => (Own, args!["asks.expiry_seconds", "5"]),
         _ => return None,
     })
 }

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use super::Severity::{self, Error, Info, Warning};
 use super::{Exam, YOUNG};
+use crate::cursor::Source;
 use crate::error::BusError;
 use crate::known::{Known, files, stem};
 use crate::limits::EVICTED;
 use crate::names::SeatId;
 use crate::registry::Agents;
+use crate::{last, read};
+
+const ORPHAN_INBOX: &str = "orphan-inbox";
 
 /// Ids that two agents' files would be shared by, and ids that are none.
 pub(super) fn ids(exam: &mut Exam<'_>) -> Result<(), BusError> {
@@ -52,7 +56,7 @@ pub(super) fn orphans(exam: &mut Exam<'_>) -> Result<(), BusError> {
         (
             "inbox",
             ".jsonl",
-            "orphan-inbox",
+            ORPHAN_INBOX,
             "messages wait here for an agent that is not registered; prune moves them to the archive once none of them is younger than its limit (7 days)",
         ),
         (
@@ -63,13 +67,22 @@ pub(super) fn orphans(exam: &mut Exam<'_>) -> Result<(), BusError> {
         ),
     ] {
         for stem in files(exam.home, folder, ending)? {
-            if !known.has(&stem) {
+            if !known.has(&stem) && !left(exam, &stem, check)? {
                 let severity = severity(exam, &stem);
                 exam.find(check, severity, &format!("{folder}/{stem}{ending}"), what);
             }
         }
     }
     Ok(())
+}
+
+/// Whether an id's last connection ended in order and left nothing unread: somebody who went home, and whose files wait for nobody.
+fn left(exam: &Exam<'_>, stem: &str, check: &str) -> Result<bool, BusError> {
+    let Ok(seat) = SeatId::parse(stem) else {
+        return Ok(false);
+    };
+    let ended = last::of(exam.home, &seat).is_some_and(|last| last.ended_at.is_some());
+    Ok(ended && (check != ORPHAN_INBOX || read::unread(exam.home, &seat, &Source::Inbox)? == 0))
 }
 
 /// An id whose files changed within the week belongs to somebody who may only be away: the registry forgets after a day.

@@ -18,6 +18,7 @@ use crate::home::{self, Home};
 use crate::json::{self, Keep};
 use crate::lock;
 use crate::names::RoomName;
+use crate::push::tier;
 
 /// What becomes of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +97,9 @@ struct Intent {
     /// Of the file that takes the log's place, for a person who looks.
     inode: u64,
     gone: Gone,
+    /// Those of them that wake everybody, whoever said them.
+    #[serde(default)]
+    urgent: Gone,
     /// Where each cursor stood and where it belongs, by its file, so that one is not moved twice.
     cursors: BTreeMap<String, (u64, u64)>,
     /// Set when the others were moved and these could not be read or written.
@@ -178,10 +182,10 @@ impl Log<'_> {
             archive: None,
             done: false,
         };
-        let Some(gone) = self.sort(&mut draft, fate, tail, whereto)? else {
+        let Some((gone, urgent)) = self.sort(&mut draft, fate, tail, whereto)? else {
             return Ok(Gone::default());
         };
-        let intent = self.intend(&draft, gone)?;
+        let intent = self.intend(&draft, gone, urgent)?;
         self.swap(&mut draft)?;
         move_cursors(self.home, &intent)?;
         Ok(intent.gone)
@@ -208,15 +212,16 @@ impl Log<'_> {
         Ok(is_entry(&tail))
     }
 
-    /// Writes each line to where it goes. Nothing is written before the first one that does not stay; `None` when all do.
+    /// Writes each line to where it goes. Nothing is written before the first one that does not stay; `None` when all do. Answers which entries
+    /// went, and which of them were urgent.
     fn sort(
         &self,
         draft: &mut Draft,
         mut fate: impl FnMut(&Line<'_>) -> Fate,
         tail: Fate,
         whereto: Option<&str>,
-    ) -> Result<Option<Gone>, BusError> {
-        let mut gone = Gone::default();
+    ) -> Result<Option<(Gone, Gone)>, BusError> {
+        let (mut gone, mut urgent) = (Gone::default(), Gone::default());
         let (mut number, mut read_to) = (0_u64, 0_u64);
         self.lines(0, |bytes, begins, ends| {
             read_to = ends;
@@ -231,8 +236,11 @@ impl Log<'_> {
             let fate = fate(&line);
             if fate != Fate::Stays {
                 draft.begin(self, begins)?;
-                if is_entry {
+                if let Some(entry) = &entry {
                     gone.push(number);
+                    if tier::wakes_all(entry) {
+                        urgent.push(number);
+                    }
                 }
             }
             number += u64::from(is_entry);
@@ -254,11 +262,11 @@ impl Log<'_> {
             }
             draft.put(self, tail, whereto, None, read_to..size)?;
         }
-        Ok(draft.finish()?.then_some(gone))
+        Ok(draft.finish()?.then_some((gone, urgent)))
     }
 
     /// Says on disk what is about to happen.
-    fn intend(&self, draft: &Draft, gone: Gone) -> Result<Intent, BusError> {
+    fn intend(&self, draft: &Draft, gone: Gone, urgent: Gone) -> Result<Intent, BusError> {
         let mut cursors = BTreeMap::new();
         if let Some((source, files)) = readers(self.home, &self.name)? {
             for file in files {
@@ -280,6 +288,7 @@ impl Log<'_> {
             log: self.name.clone(),
             inode,
             gone,
+            urgent,
             cursors,
             only: None,
         };
@@ -475,8 +484,8 @@ fn move_one(home: &Home, intent: &Intent, source: &Source, file: &str) -> Result
         None if renamed(home, intent, offset) => return Ok(()),
         _ => offset - intent.gone.before(offset),
     };
-    let unread = intent.gone.count() - intent.gone.before(offset);
-    let missed = cursor.miss(source, unread, intent.inode);
+    let unread = |gone: &Gone| gone.count() - gone.before(offset);
+    let missed = cursor.miss(source, unread(&intent.gone), unread(&intent.urgent), intent.inode);
     if after != offset || missed {
         cursor.set(source, after);
         cursor.store_file(home, file)?;

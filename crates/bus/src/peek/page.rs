@@ -42,6 +42,10 @@ pub(super) struct Page {
     long: Option<String>,
     /// The first command that waits to be typed.
     pending: Option<String>,
+    /// What is told may have been told before, because what was read is not known.
+    doubtful: bool,
+    /// It is more than a page holds, so nothing is told.
+    lost: bool,
 }
 
 impl Page {
@@ -57,7 +61,34 @@ impl Page {
             more: false,
             long: None,
             pending: None,
+            doubtful: false,
+            lost: false,
         }
+    }
+
+    /// What comes now may have been told before.
+    pub(super) fn doubts(&mut self) {
+        self.doubtful = true;
+    }
+
+    /// What comes now was not.
+    pub(super) fn trusts(&mut self) {
+        self.doubtful = false;
+    }
+
+    /// Whether something had to stay unread since the page was like `before`.
+    pub(super) fn is_full_after(&self, before: &Self) -> bool {
+        self.more && !before.more || self.long.is_some() && before.long.is_none()
+    }
+
+    /// Nothing is told, because what was read is not known and there is more of it than a page holds.
+    pub(super) fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    /// Whether nothing is told for that reason.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost
     }
 
     /// A message of the inbox.
@@ -93,6 +124,10 @@ impl Page {
                 format!("[agent-coord] Pending: {what}, sent by {from}. It is typed into your pane, not by you; what was sent after it follows then.")
             });
             return Taken::Stays;
+        }
+        if self.doubtful {
+            // What became of it was told, or not, when it was new.
+            return Taken::Passed;
         }
         self.line(&format!(
             "[agent-coord] {what}, sent by {from} at {}, was not seen to be carried out.",
@@ -160,6 +195,9 @@ impl Page {
 
     /// Whether it is worth a turn of its own.
     pub(super) fn is_worth_a_turn(&self, continued: bool) -> bool {
+        if self.lost {
+            return false;
+        }
         if continued {
             return self.direct > 0;
         }
@@ -169,6 +207,13 @@ impl Page {
     /// All of it; `None` when there is nothing to tell.
     pub(super) fn text(&self) -> Option<String> {
         let mut text = String::new();
+        if self.lost {
+            return Some(format!(
+                "[agent-coord] What {} has read is not known any more, because its cursor file is damaged, and more messages are kept than fit here, so none is told. {} returns them, old ones among them, and puts the file right.\n",
+                self.seat,
+                self.read_call("inbox")
+            ));
+        }
         if !self.body.is_empty() {
             let (count, s) = (self.messages, if self.messages == 1 { "" } else { "s" });
             text = format!(

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 
 use crate::build_id;
-use crate::cursor::Source;
+use crate::cursor::{self, Source};
 use crate::error::BusError;
 use crate::home::Home;
 use crate::json;
@@ -37,6 +37,8 @@ pub(crate) struct Sources {
     waiters: Vec<(Source, Waiter)>,
     /// Of the file that says which channels it joined.
     rooms: Waiter,
+    /// Of the seat's marker, which a rename takes along.
+    marker: Waiter,
 }
 
 impl Sources {
@@ -48,6 +50,7 @@ impl Sources {
             include_room,
             waiters: Vec::new(),
             rooms: watch.waiter(rooms::FILE),
+            marker: watch.waiter(&transports::file(seat.as_str())),
         }
     }
 
@@ -60,6 +63,10 @@ impl Sources {
         self.waiters.retain(|(source, _)| sources.contains(source));
         for source in sources {
             if !self.waiters.iter().any(|(known, _)| *known == source) {
+                // What is about to be told of it counts from here on, also what a cut takes first. None takes unread direct messages.
+                if matches!(source, Source::Room(_)) {
+                    cursor::begin(&self.home, &self.seat, &source)?;
+                }
                 let waiter = self.watch.waiter(&source.log(&self.seat));
                 self.waiters.push((source, waiter));
             }
@@ -78,12 +85,12 @@ impl Sources {
 
     pub(crate) fn waiters(&mut self) -> Vec<&mut Waiter> {
         let sources = self.waiters.iter_mut().map(|(_, waiter)| waiter);
-        sources.chain([&mut self.rooms]).collect()
+        sources.chain([&mut self.rooms, &mut self.marker]).collect()
     }
 
     /// Whether a file is another than at the last look.
     pub(crate) fn grew(&self) -> bool {
-        self.rooms.grew() || self.waiters.iter().any(|(_, waiter)| waiter.grew())
+        self.rooms.grew() || self.marker.grew() || self.waiters.iter().any(|(_, waiter)| waiter.grew())
     }
 }
 
@@ -93,6 +100,8 @@ pub struct LocalFeed {
     seat: SeatId,
     /// The pane: once the seat's marker names another, or is gone, this deliverer has nothing to do any more.
     target: String,
+    /// The tmux server that has it, as the marker said then.
+    socket: Option<String>,
     lease: Lease,
     sources: Sources,
     seen: BTreeSet<(String, String)>,
@@ -102,7 +111,7 @@ impl LocalFeed {
     /// The feed of a seat whose marker names the pane `target` and stands already.
     ///
     /// # Errors
-    /// A fault, when the system gives no randomness.
+    /// [`BusError::Damaged`] when the marker cannot be read; a fault, also when the system gives no randomness.
     pub fn new(
         home: &Home,
         watch: &Watch,
@@ -114,6 +123,7 @@ impl LocalFeed {
             home: home.clone(),
             seat: seat.clone(),
             target: target.to_owned(),
+            socket: transports::load(home, seat)?.and_then(|marker| marker.tmux_socket),
             lease: Lease::new(home, seat)?,
             sources: Sources::new(home, watch, seat, include_room),
             seen: BTreeSet::new(),
@@ -125,6 +135,7 @@ impl LocalFeed {
         let marker = transports::load(&self.home, &self.seat).map_err(later)?;
         let ours = |marker: &Marker| {
             marker.pane() == Some(self.target.as_str())
+                && !marker.is_of_another_server(self.socket.as_deref())
                 && (marker.pid == 0 || marker.pid == std::process::id())
         };
         match marker {
@@ -227,9 +238,17 @@ pub(crate) fn pending<'s>(
     for source in sources {
         let entries = read::waiting(home, seat, source)?;
         if !entries.is_empty() {
-            let archived = read::archived_unread(home, seat, source)?;
+            let (archived, urgent) = read::archived_unread(home, seat, source)?;
             if archived > 0 {
                 pending.archived.insert(name(source), archived);
+            }
+            if urgent > 0 {
+                pending.archived_urgent.insert(name(source), urgent);
+            }
+            if *source == Source::Inbox {
+                let commands = entries.iter().filter(|entry| tier::is_command(entry));
+                let ids: Vec<&str> = commands.filter_map(|entry| message::field(entry, "id")).collect();
+                pending.typed = receipts::typed_of(home, seat, &ids)?;
             }
             pending.sources.push(PendingSource {
                 source: name(source),

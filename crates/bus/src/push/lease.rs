@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{BusError, failed};
+use crate::files;
 use crate::home::{self, Home};
 use crate::json::{self, Keep};
 use crate::lock;
@@ -81,6 +82,14 @@ pub(crate) fn live(home: &Home, seat: &SeatId) -> Result<Option<Row>, BusError> 
     Ok(row(home, seat)?.filter(|row| row.holds(home.now())))
 }
 
+/// How the push to a seat stands; `None` when nobody delivers to it now.
+///
+/// # Errors
+/// A fault.
+pub fn standing(home: &Home, seat: &SeatId) -> Result<Option<Standing>, BusError> {
+    Ok(live(home, seat)?.map(|row| row.standing))
+}
+
 /// Takes the lease of a seat for `holder`, or renews it. Answers who holds it, when that is another.
 fn take(home: &Home, seat: &SeatId, mut wanted: Row) -> Result<Option<String>, BusError> {
     let now = home.now();
@@ -103,6 +112,19 @@ fn take(home: &Home, seat: &SeatId, mut wanted: Row) -> Result<Option<String>, B
     }
     json::write(home, &file(seat), &wanted, Keep::Quickly)?;
     Ok(None)
+}
+
+/// Takes a seat's lease away, whoever holds it: nothing is written to that id any more.
+pub(crate) fn forget(home: &Home, seat: &SeatId) -> Result<(), BusError> {
+    let path = home.path(&file(seat));
+    if !files::exists(&path) {
+        return Ok(());
+    }
+    let _held = lock::lock(home, FOLDER)?;
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed("remove", &path, error)),
+        _ => Ok(()),
+    }
 }
 
 /// Gives a lease back, unless another has it by now.

@@ -11,7 +11,9 @@ use crate::message;
 
 use super::text::{self, Quoted};
 use super::tier::{self, Hearer, Sort, Tier};
-use super::{ControlCommand, Delivery, Hold, Outcome, Pending, Report, Seat, Settings, Standing, Why};
+use super::{
+    ControlCommand, Delivery, Hold, Outcome, Pending, PendingSource, Report, Seat, Settings, Standing, Why,
+};
 
 /// The inbox, as a source.
 pub const INBOX: &str = "inbox";
@@ -71,6 +73,7 @@ pub struct Queue {
     sources: BTreeMap<String, Vec<Item>>,
     older: HashMap<String, usize>,
     archived: BTreeMap<String, u64>,
+    archived_urgent: BTreeMap<String, u64>,
     facts: Facts,
     /// Which items the delivery under way holds, by source and place.
     under_way: Vec<(String, String)>,
@@ -105,6 +108,7 @@ impl Queue {
             sources: BTreeMap::new(),
             older: HashMap::new(),
             archived: BTreeMap::new(),
+            archived_urgent: BTreeMap::new(),
             facts: Facts::default(),
             under_way: Vec::new(),
             receipts: VecDeque::new(),
@@ -130,6 +134,7 @@ impl Queue {
         let mut before = std::mem::take(&mut self.sources);
         self.older.clear();
         self.archived.clone_from(&pending.archived);
+        self.archived_urgent.clone_from(&pending.archived_urgent);
         if self.facts.other {
             // Somebody else types, and knows what was typed.
             self.tries = 0;
@@ -141,13 +146,20 @@ impl Queue {
                 continue;
             }
             let known = before.remove(&source.source).unwrap_or_default();
-            let items = self.recognise(known, &source.source, &source.entries, now);
+            let items = self.recognise(known, source, &pending.typed, now);
             self.older.insert(source.source.clone(), source.older);
             self.sources.insert(source.source.clone(), items);
         }
     }
 
-    fn recognise(&mut self, known: Vec<Item>, source: &str, entries: &[Entry], now: Duration) -> Vec<Item> {
+    fn recognise(
+        &mut self,
+        known: Vec<Item>,
+        source: &PendingSource,
+        typed: &BTreeMap<String, bool>,
+        now: Duration,
+    ) -> Vec<Item> {
+        let (direct, entries) = (source.source == INBOX, &source.entries);
         let mut known: HashMap<String, VecDeque<Item>> =
             known.into_iter().fold(HashMap::new(), |mut by, item| {
                 by.entry(item.key.clone()).or_default().push_back(item);
@@ -165,12 +177,18 @@ impl Queue {
                 items.remove(at)
             });
             let item = same.unwrap_or_else(|| {
-                let sort = tier::sort(source == INBOX, entry, self.seat.allowlist.as_deref());
+                let sort = tier::sort(direct, entry, self.seat.allowlist.as_deref());
                 let again = twice.contains(&key) && items.iter().any(|item| item.entry == *entry);
                 let state = match sort {
                     _ if again => State::Done,
                     Sort::Never(_) => State::Done,
-                    Sort::Text | Sort::Command(_) => State::New,
+                    // Its receipt outlives whatever said that it was read.
+                    Sort::Command(_) => match typed.get(&key) {
+                        Some(true) => State::Done,
+                        Some(false) => State::Unknown,
+                        None => State::New,
+                    },
+                    Sort::Text => State::New,
                 };
                 if let (Sort::Never(why), false) = (sort, again) {
                     self.suppressed += 1;
@@ -314,6 +332,8 @@ struct Chosen {
     ts: i64,
     from: String,
     tier: Tier,
+    /// It wakes nobody, however long it waits.
+    notice: bool,
     seen: Duration,
     untold: bool,
 }
@@ -347,7 +367,8 @@ impl Queue {
         }
         let chosen = self.chosen(command.map(|(item, _, _)| item));
         let after = |tier, wait: Duration| {
-            let of_tier = chosen.iter().filter(|chosen| chosen.tier == tier);
+            let wakes = |chosen: &&Chosen| chosen.tier == tier && !(tier == Tier::Routine && chosen.notice);
+            let of_tier = chosen.iter().filter(wakes);
             of_tier.map(|chosen| chosen.seen).min().map(|seen| seen + wait)
         };
         let urgent = after(Tier::Now, self.seat.debounce);
@@ -391,6 +412,7 @@ impl Queue {
                     ts: message::ts(&item.entry),
                     from: message::field(&item.entry, "from").unwrap_or("").to_owned(),
                     tier: tier::tier(direct, &item.entry, hearer, &self.settings),
+                    notice: tier::is_notice(&item.entry),
                     seen: item.seen,
                     untold: false,
                 })
@@ -432,6 +454,8 @@ impl Queue {
             .collect();
         let older = |source: &str| self.older.get(source).copied().unwrap_or(0);
         let archived = |source: &str| self.archived.get(source).copied().unwrap_or(0);
+        let urgent = |source: &str| self.archived_urgent.get(source).copied().unwrap_or(0);
+        let archived = |source: &str| (archived(source), urgent(source));
         let (text, taken) = text::block(&token, &quoted, &older, &archived);
         self.blocks += 1;
         under_way.truncate(taken);

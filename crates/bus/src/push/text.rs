@@ -65,12 +65,13 @@ struct Run {
 }
 
 /// Puts as many of the messages into a block as it holds, at least one, in their order. Answers the block and how many are in it.
-/// `older` says how many more there are of a source that its feed left out, and `archived` how many were cut away unread.
+/// `older` says how many more there are of a source that its feed left out, and `archived` how many were cut away unread and how many of those
+/// were urgent.
 pub(crate) fn block(
     token: &str,
     messages: &[Quoted<'_>],
     older: &dyn Fn(&str) -> usize,
-    archived: &dyn Fn(&str) -> u64,
+    archived: &dyn Fn(&str) -> (u64, u64),
 ) -> (Inert, usize) {
     let mut runs: Vec<Run> = Vec::new();
     let (mut bytes, mut taken) = (OWN, 0);
@@ -87,7 +88,7 @@ pub(crate) fn block(
         };
         needs += shown.len();
         if !sources.contains(message.source) {
-            let lines = usize::from(older(message.source) > 0) + usize::from(archived(message.source) > 0);
+            let lines = usize::from(older(message.source) > 0) + usize::from(archived(message.source).0 > 0);
             needs += OWN.saturating_mul(lines);
         }
         if taken > 0 && bytes + needs > MAX_BLOCK {
@@ -115,11 +116,15 @@ pub(crate) fn block(
     );
     for source in sources {
         match archived(source) {
-            0 => {}
-            count => {
+            (0, _) => {}
+            (count, urgent) => {
+                let urgent = match urgent {
+                    0 => String::new(),
+                    urgent => format!(", {urgent} of them urgent,"),
+                };
                 let _ = writeln!(
                     out,
-                    "[agent-coord] {count} of {} went to the archive before you had read them; archive/ of the bus's directory has them.",
+                    "[agent-coord] {count} of {}{urgent} went to the archive before you had read them; archive/ of the bus's directory has them.",
                     place(source)
                 );
             }

@@ -42,8 +42,7 @@ pub fn tier(direct: bool, entry: &Entry, hearer: Hearer<'_>, settings: &Settings
     let trusted = || from.is_some_and(|from| hearer.trusted.iter().any(|id| id == from));
     let now = direct
         || !settings.tiers
-        || flagged(entry)
-        || starts(&ALWAYS)
+        || wakes_all(entry)
         || hearer
             .owner_prefix
             .is_some_and(|prefix| !prefix.is_empty() && text.starts_with(prefix))
@@ -52,13 +51,24 @@ pub fn tier(direct: bool, entry: &Entry, hearer: Hearer<'_>, settings: &Settings
     if now { Tier::Now } else { Tier::Routine }
 }
 
+/// Whether a message wakes everybody who hears it, whoever said it.
+pub(crate) fn wakes_all(entry: &Entry) -> bool {
+    let text = message::field(entry, "text").unwrap_or("");
+    flagged(entry) || ALWAYS.iter().any(|prefix| text.starts_with(prefix))
+}
+
+/// Whether a message is a notice of the bus, about what somebody did. It wakes nobody: it is told with whatever comes next.
+pub(crate) fn is_notice(entry: &Entry) -> bool {
+    is_true(entry, "system")
+}
+
 /// Whether the bus itself marked a message as one that must be read now. No tool lets a sender set it.
 pub fn flagged(entry: &Entry) -> bool {
     is_true(entry, "urgent")
 }
 
 /// Whether a message is marked as a command, which only the bus does.
-pub(super) fn is_command(entry: &Entry) -> bool {
+pub(crate) fn is_command(entry: &Entry) -> bool {
     is_true(entry, "control")
 }
 

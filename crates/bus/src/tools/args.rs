@@ -251,6 +251,9 @@ pub(super) struct Report {
     /// The machine the pane is on.
     pub(super) host: Option<String>,
     pub(super) tmux_target: Option<String>,
+    /// The socket of the tmux server that has the pane. Only pushers say it.
+    #[schemars(skip)]
+    pub(super) tmux_socket: Option<String>,
     /// Since when, in ms since 1970 (default now).
     pub(super) since: Option<i64>,
     /// The pusher's build. Only pushers say it, so it stands in no agent's context.
@@ -266,6 +269,9 @@ pub(super) struct Clear {
     /// Only if this is the pane that the marker names. Only pushers say it.
     #[schemars(skip)]
     pub(super) tmux_target: Option<String>,
+    /// And only if it is of the tmux server behind this socket. Only pushers say it.
+    #[schemars(skip)]
+    pub(super) tmux_socket: Option<String>,
     /// Only the lease of this pusher. Only pushers say it.
     #[schemars(skip)]
     pub(super) holder: Option<String>,

@@ -10,19 +10,19 @@ use super::{Answer, Call, Called, Tools, object};
 use crate::error::BusError;
 use crate::home::Home;
 use crate::names::{RoomName, SeatId};
-use crate::push::reminder::Wanted;
+use crate::push::reminder::{Reminders, Wanted};
 use crate::push::{ControlCommand, lease};
 use crate::receipts::{self, Receipt, Typed};
 use crate::registry::Agents;
 use crate::rooms::{self, Rooms};
 use crate::transports::{self, TransportKind};
-use crate::wait::Waiter;
+use crate::wait::{Waiter, Watch};
 use crate::{build_id, message, post, rename};
 
 /// How long the receipt is waited for, unless the caller says otherwise.
-const USUAL_WAIT: u64 = 8_000;
+pub(super) const USUAL_WAIT: u64 = 8_000;
 /// How long after a `/clear` its reminder comes, unless the caller says otherwise.
-const USUAL_REMINDER: u64 = 3_000;
+pub(super) const USUAL_REMINDER: u64 = 3_000;
 
 /// What came of a call.
 pub(super) enum Sent {
@@ -55,22 +55,17 @@ pub(super) fn send_command(call: &Call<'_>, args: SendCommand) -> Result<Sent, B
                 return Err(BusError::Argument("an agent does not send a command to itself"));
             }
             (Some(to), None) => vec![to.clone()],
-            (None, Some(room)) => members(call, room, from)?,
+            (None, Some(room)) => members(call.home(), room, from)?,
             (None, None) => return Err(BusError::Argument("name an agent (to) or a channel (room)")),
         };
-        let mut sending = Sending {
-            home: call.home().clone(),
-            command,
-            room: room.clone(),
-            targets: Vec::new(),
-            skipped: Map::new(),
-        };
-        sending.write(call, from, targets)?;
+        let mut sending = Sending::new(call.home(), command, room.clone());
+        sending.write(call.tools.watch(), from, targets)?;
         if sending.targets.is_empty() {
             return Ok(Sent::Done(sending.nobody()));
         }
         if command == ControlCommand::Clear {
-            sending.remind(call, from, &args);
+            let delay = Duration::from_millis(args.reminder_ms.unwrap_or(USUAL_REMINDER));
+            sending.remind(call.tools.reminders(), from, delay, args.reminder_text.as_deref());
         }
         if !args.wait_for_delivery.unwrap_or(true) {
             return Ok(Sent::Done(sending.body("pending")));
@@ -105,8 +100,7 @@ fn checked(args: &SendCommand) -> Result<ControlCommand, BusError> {
 }
 
 /// The members of a channel, its sender aside.
-fn members(call: &Call<'_>, room: &RoomName, from: &SeatId) -> Result<Vec<SeatId>, BusError> {
-    let home = call.home();
+pub(super) fn members(home: &Home, room: &RoomName, from: &SeatId) -> Result<Vec<SeatId>, BusError> {
     if !rooms::exists(home, room)? {
         return Err(BusError::NoRoom(room.clone()));
     }
@@ -134,27 +128,61 @@ fn unattached(home: &Home, seat: &SeatId, agents: &Agents) -> Result<Option<&'st
 }
 
 /// One agent that a command was written for.
-struct Target {
-    seat: SeatId,
+pub(super) struct Target {
+    pub(super) seat: SeatId,
     /// The message.
     id: String,
-    receipt: Option<Receipt>,
+    pub(super) receipt: Option<Receipt>,
     waiter: Waiter,
     looked: bool,
 }
 
+impl Target {
+    /// Looks for its receipt, if there is none yet and there may be one.
+    fn look(&mut self, home: &Home) -> Result<(), BusError> {
+        if self.receipt.is_some() || self.looked && !self.waiter.grew() {
+            return Ok(());
+        }
+        self.waiter.note();
+        self.looked = true;
+        self.receipt = receipts::find(home, &self.seat, &self.id)?;
+        Ok(())
+    }
+}
+
 /// A command that was written, and what is known of it.
-struct Sending {
+pub(super) struct Sending {
     home: Home,
-    command: ControlCommand,
+    pub(super) command: ControlCommand,
     room: Option<RoomName>,
-    targets: Vec<Target>,
-    skipped: Map<String, Value>,
+    pub(super) targets: Vec<Target>,
+    pub(super) skipped: Map<String, Value>,
 }
 
 impl Sending {
-    fn write(&mut self, call: &Call<'_>, from: &SeatId, targets: Vec<SeatId>) -> Result<(), BusError> {
-        let home = call.home();
+    pub(super) fn new(home: &Home, command: ControlCommand, room: Option<RoomName>) -> Self {
+        Self {
+            home: home.clone(),
+            command,
+            room,
+            targets: Vec::new(),
+            skipped: Map::new(),
+        }
+    }
+
+    /// Looks for the receipts that are not there yet.
+    pub(super) fn look(&mut self) -> Result<(), BusError> {
+        let home = &self.home;
+        self.targets.iter_mut().try_for_each(|target| target.look(home))
+    }
+
+    pub(super) fn write(
+        &mut self,
+        watch: &Watch,
+        from: &SeatId,
+        targets: Vec<SeatId>,
+    ) -> Result<(), BusError> {
+        let home = &self.home;
         let agents = Agents::load(home)?;
         for seat in targets {
             let seat = match rename::forwarded(home, &seat)? {
@@ -176,7 +204,7 @@ impl Sending {
                 Err(error) => return Err(error),
             }
             // Before the command is there: what is written from now on is told.
-            let waiter = call.tools.watch().waiter(&receipts::file(&seat));
+            let waiter = watch.waiter(&receipts::file(&seat));
             match post::command(home, from, &seat, self.command) {
                 Ok(sent) => self.targets.push(Target {
                     seat,
@@ -196,18 +224,17 @@ impl Sending {
         Ok(())
     }
 
-    fn remind(&self, call: &Call<'_>, from: &SeatId, args: &SendCommand) {
-        let delay = args.reminder_ms.unwrap_or(USUAL_REMINDER);
-        if delay == 0 {
+    pub(super) fn remind(&self, reminders: &Reminders, from: &SeatId, delay: Duration, text: Option<&str>) {
+        if delay.is_zero() {
             return;
         }
         for target in &self.targets {
-            call.tools.reminders().after(Wanted {
+            reminders.after(Wanted {
                 from: from.clone(),
                 to: target.seat.clone(),
                 id: target.id.clone(),
-                delay: Duration::from_millis(delay),
-                text: args.reminder_text.clone(),
+                delay,
+                text: text.map(str::to_owned),
             });
         }
     }
@@ -343,7 +370,7 @@ impl Sending {
     }
 
     /// Why there may be no receipt yet.
-    fn late(&self, target: &Target) -> String {
+    pub(super) fn late(&self, target: &Target) -> String {
         let row = lease::live(&self.home, &target.seat).ok().flatten();
         let why = match row.map(|row| row.standing) {
             None => "nobody delivers to this seat now".to_owned(),
@@ -359,14 +386,14 @@ impl Sending {
     }
 }
 
-fn maybe(receipt: &Receipt) -> String {
+pub(super) fn maybe(receipt: &Receipt) -> String {
     format!(
         "it may have been typed and is not typed again: {}",
         reason(receipt)
     )
 }
 
-fn not(receipt: &Receipt) -> String {
+pub(super) fn not(receipt: &Receipt) -> String {
     format!("the command was not typed: {}", reason(receipt))
 }
 
@@ -379,7 +406,7 @@ fn reason(receipt: &Receipt) -> String {
 }
 
 /// What should be known of the build that confirmed a command; nothing when it is the one on the disk.
-fn provenance(receipt: &Receipt) -> Option<String> {
+pub(super) fn provenance(receipt: &Receipt) -> Option<String> {
     let Some(build) = &receipt.build else {
         return Some("it was confirmed by a build that does not say which it is, so nothing is known of how it was confirmed".to_owned());
     };
@@ -402,20 +429,12 @@ fn provenance(receipt: &Receipt) -> Option<String> {
 }
 
 impl Awaited for Sending {
-    fn read(&mut self, tools: &Tools, wanted: &dyn Fn() -> bool) -> Option<Answer> {
+    fn read(&mut self, _: &Tools, wanted: &dyn Fn() -> bool) -> Option<Answer> {
         if !wanted() {
             return Some(self.gone());
         }
-        for target in self.targets.iter_mut().filter(|target| target.receipt.is_none()) {
-            if target.looked && !target.waiter.grew() {
-                continue;
-            }
-            target.waiter.note();
-            target.looked = true;
-            match receipts::find(tools.home(), &target.seat, &target.id) {
-                Ok(receipt) => target.receipt = receipt,
-                Err(error) => return Some(Answer::of(Err(error))),
-            }
+        if let Err(error) = self.look() {
+            return Some(Answer::of(Err(error)));
         }
         let all = self.targets.iter().all(|target| target.receipt.is_some());
         all.then(|| Answer::of(Ok(self.answer())))

@@ -3,6 +3,7 @@
 mod args;
 mod command;
 mod keeping;
+mod orders;
 mod panes;
 mod pushing;
 mod seats;
@@ -27,6 +28,7 @@ use crate::rename;
 use crate::transports::{Configured, Panes};
 use crate::wait::Watch;
 
+pub use orders::{Orders, To};
 pub use specs::{Spec, all, exists};
 pub use waiting::Waiting;
 

@@ -113,6 +113,7 @@ pub(super) fn report_transport(call: &Call<'_>, args: Report) -> Said {
             transport: &args.transport,
             host: args.host.as_deref().or_else(|| host(call, &args)),
             target: args.tmux_target.as_deref(),
+            socket: args.tmux_socket.as_deref(),
             since: args.since,
             build: args.build.as_deref(),
         };
@@ -136,7 +137,7 @@ pub(super) fn clear_transport(call: &Call<'_>, args: Clear) -> Said {
     call.acting(&args.agent_id, |seat| {
         let home = call.home();
         let cleared = match &args.tmux_target {
-            Some(target) => transports::clear_of(home, seat, target)?,
+            Some(target) => transports::clear_of(home, seat, target, args.tmux_socket.as_deref())?,
             None => transports::clear(home, seat)?,
         };
         lease::ended(home, seat, args.holder.as_deref())?;

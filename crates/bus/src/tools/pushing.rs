@@ -18,6 +18,7 @@ use crate::push::feed::{Sources, keys};
 use crate::push::{Pending, lease};
 use crate::read;
 use crate::receipts::{self, Receipt};
+use crate::rename;
 use crate::wait::Waiter;
 
 /// How often a pusher that is not the one looks whether it is.
@@ -69,6 +70,13 @@ pub(super) fn pending_messages(call: &Call<'_>, args: PendingMessages) -> Result
 impl Unread {
     fn look(&mut self, tools: &Tools) -> Result<Option<Answer>, BusError> {
         let home = tools.home();
+        // Its inbox went along, so nothing would ever come here again.
+        if let Some(now) = rename::forwarded(home, &self.seat)? {
+            return Err(BusError::Renamed {
+                bound: now,
+                claimed: self.seat.clone(),
+            });
+        }
         if let Some(holder) = lease::remote(home, &self.seat, &self.holder, self.wait)? {
             self.other = Some(Instant::now());
             self.last = body(&Pending {

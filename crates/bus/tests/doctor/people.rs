@@ -1,6 +1,9 @@
 //! Agents and channels that do not fit together. Never drops somebody who is there.
 
 use super::*;
+use muster_bus::identity::{Ask, Session};
+use muster_bus::sessions::Link;
+use muster_bus::transports::Panes;
 
 // spec: DOC-012
 #[test]
@@ -127,4 +130,25 @@ fn a_channel_with_only_a_file_or_only_an_entry_is_found_and_made_whole() {
     bus.write("rooms.json", serde_json::to_vec(&all).unwrap());
     assert_eq!(bus.one("channel-name").subject, "Not A Name");
     assert!(!bus.one("channel-mismatch").fixable);
+}
+
+#[test]
+fn whoever_left_in_order_and_has_read_everything_is_no_orphan() {
+    let bus = Bus::new();
+    let zoe = id("zoe");
+    let session = Session::new(&bus.home, Link::Stdio, Panes::default()).unwrap();
+    session.claim(Ask::of(&zoe)).unwrap().commit();
+    registry::register(&bus.home, &zoe, None, Some("human")).unwrap();
+    registry::unregister(&bus.home, &zoe).unwrap();
+    let orphans = || {
+        let report = bus.look();
+        let both = [of(&report, "orphan-inbox"), of(&report, "orphan-cursor")].concat();
+        let subjects: Vec<String> = both.into_iter().map(|found| found.subject).collect();
+        subjects
+    };
+    session.end().unwrap();
+    assert_eq!(orphans(), [""; 0]);
+    // What waits for somebody who left is told of.
+    post::send(&bus.home, &id("ann"), &zoe, "are you there?").unwrap();
+    assert_eq!(orphans(), ["inbox/zoe.jsonl"]);
 }

@@ -370,3 +370,47 @@ fn the_line_that_chooses_a_transport_works_in_a_shell_and_writes_over_no_file() 
         "{said}"
     );
 }
+
+#[test]
+fn a_pane_is_one_of_its_own_tmux_server_alone() {
+    let world = World::new();
+    let (alice, bob) = (seat("alice"), seat("bob"));
+    let here = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let at = |socket| Report {
+        host: Some(here.trim()),
+        socket,
+        ..remote(Some("%0"))
+    };
+    registry::register(&world.home, &alice, None, None).unwrap();
+    let marker = transports::report(&world.home, &alice, at(Some("/tmp/tmux-1/work"))).unwrap();
+    assert_eq!(
+        world.json("transports/alice.json")["tmuxSocket"],
+        "/tmp/tmux-1/work"
+    );
+    // The same number in another server is another pane; where the server is not said, it may be the same one.
+    for (socket, free) in [
+        (Some("/tmp/tmux-1/default"), true),
+        (Some("/tmp/tmux-1/work"), false),
+        (None, false),
+    ] {
+        let reported = transports::report(&world.home, &bob, at(socket));
+        assert_eq!(reported.is_ok(), free, "{socket:?}: {reported:?}");
+        transports::clear(&world.home, &bob).unwrap();
+    }
+    for (tmux, own) in [
+        (Some("/tmp/tmux-1/work,77,0"), true),
+        (Some("/tmp/tmux-1/default,77,0"), false),
+        (None, true),
+    ] {
+        let panes = Panes::of(|name| match name {
+            "TMUX_PANE" => Some("%0".to_owned()),
+            "TMUX" => tmux.map(str::to_owned),
+            _ => None,
+        });
+        assert_eq!(panes.are_of(&marker), own, "{tmux:?}");
+    }
+    // A pusher that ends takes no marker of another server's pane with it.
+    let clear = |socket| transports::clear_of(&world.home, &alice, "%0", socket).unwrap();
+    assert!(!clear(Some("/tmp/tmux-1/default")) && world.exists("transports/alice.json"));
+    assert!(clear(Some("/tmp/tmux-1/work")) && !world.exists("transports/alice.json"));
+}

@@ -2,6 +2,7 @@
 
 use super::*;
 use muster_bus::limits::Limits;
+use muster_bus::rooms;
 
 fn small() -> Bus {
     Bus::with(Limits {
@@ -223,4 +224,63 @@ fn a_reader_who_was_behind_a_cut_is_told_once_how_much_of_it_is_in_the_archive_o
     bus.post("seo", "new", None);
     let batch = bus.read("ann", &seo);
     assert_eq!((batch.archived_unread, batch.returned), (1, 1));
+}
+
+#[test]
+fn who_joined_a_channel_and_never_read_it_hears_what_a_cut_took_and_how_much_of_it_was_urgent() {
+    let bus = small();
+    let seo = Source::Room(room("seo"));
+    let (ann, bob) = (bus.join("ann"), bus.join("bob"));
+    rooms::join(&bus.home, &ann, &room("seo")).unwrap();
+    rooms::join(&bus.home, &bob, &room("seo")).unwrap();
+    bus.read("bob", &seo);
+    for number in 0..3 {
+        bus.post("seo", &format!("BLOCKER: {number}"), None);
+    }
+    bus.read("bob", &seo);
+    for number in 0..40 {
+        let text = if number == 1 { "GO: 1" } else { "talk" };
+        bus.post("seo", text, None);
+    }
+    let gone = bus.texts("archive/rooms/seo.jsonl");
+    let urgent = gone
+        .iter()
+        .filter(|text| text.starts_with("BLOCKER:") || text.starts_with("GO:"))
+        .count();
+    assert_eq!(urgent, 4, "{gone:?}");
+    let peek = read::Want {
+        peek: true,
+        ..read::Want::default()
+    };
+    let batch = read::read(&bus.home, &ann, &seo, peek).unwrap();
+    // That the others joined stands there, too, and her own coming is no news to her.
+    assert_eq!(
+        (batch.archived_unread, batch.archived_urgent),
+        (gone.len() as u64, 4)
+    );
+    let batch = bus.read("bob", &seo);
+    assert_eq!(batch.archived_urgent, 1, "the others he had read");
+    assert_eq!(bus.read("bob", &seo).archived_urgent, 0, "told once");
+    // Whoever reads before anything is cut, or comes later, has missed nothing.
+    let cat = bus.join("cat");
+    rooms::join(&bus.home, &cat, &room("seo")).unwrap();
+    assert_eq!(bus.read("cat", &seo).archived_unread, 0);
+}
+
+#[test]
+fn joining_moves_no_cursor_and_makes_none_of_a_file_that_says_nothing() {
+    let bus = small();
+    let seo = Source::Room(room("seo"));
+    let ann = bus.join("ann");
+    rooms::join(&bus.home, &ann, &room("seo")).unwrap();
+    bus.post("seo", "one", None);
+    bus.read("ann", &seo);
+    rooms::join(&bus.home, &ann, &room("seo")).unwrap();
+    assert_eq!(bus.read("ann", &seo).returned, 0);
+    bus.write("cursors/ann.json", "{");
+    rooms::join(&bus.home, &ann, &room("seo")).unwrap();
+    assert_eq!(
+        std::fs::read_to_string(bus.home.root().join("cursors/ann.json")).unwrap(),
+        "{"
+    );
 }

@@ -494,3 +494,40 @@ fn receipts_of_this_kind_are_trimmed_like_others() {
     lead.ok("prune", aged);
     assert_eq!(world.file("receipts/bob.jsonl"), "");
 }
+
+#[test]
+fn a_command_that_its_receipt_says_was_typed_is_never_typed_again_whatever_became_of_the_cursor() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.attach("w1:p1");
+    let send = json!({"to": "bob", "command": "/clear", "reminderMs": 0});
+    let confirmed = alice.ok("send_command", send.clone());
+    assert_eq!(confirmed["delivery"], "confirmed");
+    // Of the second nobody can tell whether it was typed.
+    world.fake.script.lock().unwrap().push_back(unknown());
+    assert_eq!(alice.ok("send_command", send)["delivery"], "pending");
+    assert_eq!(world.fake.texts(), ["/clear", "/clear"]);
+    bob.ok("detach_agent", json!({}));
+    let receipts = world.file("receipts/bob.jsonl");
+    std::fs::write(world.dir.path().join("cursors/bob.json"), "{").unwrap();
+    bob.attach("w1:p1");
+    alice.dm("bob", "after the damage");
+    until(|| {
+        world
+            .fake
+            .texts()
+            .iter()
+            .any(|text| text.contains("after the damage"))
+    });
+    assert_eq!(world.fake.texts()[..2], ["/clear", "/clear"]);
+    assert_eq!(world.fake.texts().len(), 3, "{:?}", world.fake.texts());
+    assert_eq!(
+        world.file("receipts/bob.jsonl"),
+        receipts,
+        "what its sender was told stands"
+    );
+    // What was read for sure counts as read again; what is not known does not.
+    until(|| {
+        bob.unread("inbox").first().is_some_and(|text| text == "/clear") && bob.unread("inbox").len() == 2
+    });
+}

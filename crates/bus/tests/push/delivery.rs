@@ -488,3 +488,45 @@ fn a_directory_that_other_programs_share_is_pushed_from_as_well() {
     assert!(world.fake.wait(3)[2].contains("[DM 00:00 node]\n# from elsewhere"));
     until(|| bob.unread("inbox").is_empty());
 }
+
+#[test]
+fn notices_of_the_bus_wake_nobody_and_ride_with_what_does() {
+    let world = World::with(settings(Some(300)));
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.attach("w1:p1");
+    bob.ok("join_room", json!({"room": "crew"}));
+    alice.ok("join_room", json!({"room": "crew"}));
+    alice.ok("set_room_topic", json!({"room": "crew", "topic": "ship it"}));
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(world.fake.texts(), [""; 0], "three notices, and nobody was woken");
+    assert_eq!(
+        bob.unread("#crew").len(),
+        2,
+        "they are not his own, and stay unread"
+    );
+    alice.post("crew", "FYI: it is talk that waits so long, and no longer");
+    let typed = world.fake.wait(1);
+    for words in ["+3 routine", "alice joined #crew", "topic of #crew", "FYI: it is"] {
+        assert!(typed[0].contains(words), "{words}: {typed:?}");
+    }
+    until(|| bob.unread("#crew").is_empty());
+}
+
+#[test]
+fn urgent_posts_that_a_cut_took_unread_are_told_of() {
+    let world = World::with(settings(None));
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    bob.ok("join_room", json!({"room": "crew"}));
+    alice.post("crew", "BLOCKER: nobody pushes this");
+    for number in 0..1_000 {
+        alice.post("crew", &format!("talk {number}"));
+    }
+    bob.attach("w1:p1");
+    alice.post("crew", "GO: now");
+    let typed = world.fake.wait(1);
+    let line = typed[0].lines().find(|line| line.contains("went to the archive"));
+    assert!(
+        line.is_some_and(|line| line.contains(" of #crew, 1 of them urgent, went")),
+        "{line:?}"
+    );
+}

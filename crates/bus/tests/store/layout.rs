@@ -200,7 +200,7 @@ fn what_another_program_keeps_in_an_entry_or_a_cursor_stays_there() {
     );
     assert_eq!(
         bus.json("cursors/ann.json"),
-        json!({"inboxOffset": 1, "theirs": [1, 2]})
+        json!({"inboxOffset": 1, "roomOffsets": {"seo": 0}, "theirs": [1, 2]})
     );
     let rooms = bus.json("rooms.json");
     assert_eq!(

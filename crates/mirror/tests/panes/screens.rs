@@ -61,6 +61,13 @@ const TABLE: &[(&str, Option<Why>)] = &[
     ("claude-cleared", None),
     ("claude-narrow", None),
     ("claude-permission-refused", None),
+    // Its keys are vim's. A text is pasted as it is in NORMAL, of which it shows nothing.
+    ("claude-vim-insert", None),
+    ("claude-vim-normal", None),
+    ("claude-vim-visual", Some(Why::InputOff)),
+    ("claude-vim-insert-draft", Some(Why::Draft)),
+    ("claude-vim-normal-draft", Some(Why::Draft)),
+    ("claude-vim-visual-draft", Some(Why::Draft)),
     ("claude-draft", Some(Why::Draft)),
     ("claude-draft-cursor-first", Some(Why::Draft)),
     ("claude-draft-wrapped", Some(Why::Draft)),
@@ -247,6 +254,41 @@ fn the_refusal_quotes_the_styled_line_and_is_harmless() {
         };
         assert!(hold.detail.contains(words), "{}", hold.detail);
     }
+}
+
+#[test]
+fn every_mode_of_vims_keys_but_insert_holds_whatever_it_is_called() {
+    let (rule, ghost) = ("─".repeat(60), Ghost::default());
+    let why = |footer: &str| {
+        let screen = Screen::parse(format!("{rule}\n❯\u{a0}\n{rule}\n  {footer}\n").as_bytes());
+        let seen = Seen {
+            pane: Some(&Pane::default()),
+            screen: Some(&screen),
+            claude: None,
+            ghost: &ghost,
+            pause: Duration::ZERO,
+        };
+        match judge(&seen) {
+            Verdict::Paste(_) => None,
+            Verdict::Hold(hold) => Some((hold.why, hold.detail)),
+        }
+    };
+    for footer in [
+        "-- INSERT --",
+        "-- INSERT -- ⏸ manual mode on",
+        "⏸ manual mode on",
+    ] {
+        assert_eq!(why(footer), None, "{footer}");
+    }
+    for mode in ["NORMAL", "VISUAL", "VISUAL LINE", "REPLACE"] {
+        for footer in [format!("-- {mode} --"), format!("-- {mode} -- ⏸ manual mode on")] {
+            let (why, words) = why(&footer).unwrap();
+            assert_eq!(why, Why::InputOff, "{footer}");
+            assert!(words.contains(mode), "{words}");
+        }
+    }
+    // What only looks like one is none.
+    assert_eq!(why("⏸ manual mode on · -- not a mode --"), None);
 }
 
 #[test]

@@ -146,6 +146,14 @@ pub(crate) enum Task {
         /// Its id
         task: String,
     },
+    /// Make the git worktree of a task, or show the one it has; prints its folder
+    #[command(after_help = "Example: cd \"$(muster task worktree 7)\"")]
+    Worktree {
+        #[command(flatten)]
+        owner: OwnerArg,
+        /// Its id
+        task: String,
+    },
     /// Queue a run of an agent on a task; prints the run's id
     #[command(after_help = "Example: muster task spawn 7")]
     Spawn {

@@ -2,10 +2,10 @@
 
 use muster_app::App;
 use muster_app::tasks::{
-    self, By, NewRun, NewTask, PolicyChoice, Run, Task, TaskError, TaskPolicy, TaskStatus,
+    self, By, NewRun, NewTask, PolicyChoice, Run, Task, TaskError, TaskPolicy, TaskStatus, Worktree,
 };
 use muster_core::ids::{OwnerId, TaskId};
-use muster_core::text::{TaskBody, TaskTitle};
+use muster_core::text::{TaskBody, TaskTitle, terminal};
 use serde_json::{Value, json};
 
 use super::{field, offline, owner, project, shown};
@@ -103,6 +103,15 @@ async fn on(app: &App, command: cli::Task, json: bool) -> Result<(), Failure> {
             let closed = tasks::close(app, owner, By::Owner, task).await.map_err(refused)?;
             shown::changed(json, || document(&closed))
         }
+        cli::Task::Worktree { owner: whose, task } => {
+            let owner = owner(app, &whose).await?;
+            let task = find(app, owner, &task).await?.id;
+            let tree = tasks::worktree(app, owner, By::Owner, task)
+                .await
+                .map_err(refused)?;
+            // A script enters the folder, so the path is printed as it is where that draws nothing on a terminal.
+            shown::made(json, &terminal(&tree.path), || tree_document(&tree))
+        }
         cli::Task::Spawn { owner: whose, task } => {
             let owner = owner(app, &whose).await?;
             let task = find(app, owner, &task).await?.id;
@@ -132,6 +141,10 @@ fn run_document(run: &Run) -> Value {
     json!({"id": run.id.to_string(), "state": run.state.as_str()})
 }
 
+fn tree_document(tree: &Worktree) -> Value {
+    json!({"id": tree.id.to_string(), "path": tree.path, "branch": tree.branch, "base": tree.base})
+}
+
 /// What `show` prints; a list leaves the text out.
 fn document(task: &Task) -> Value {
     let policy = match &task.policy {
@@ -141,9 +154,7 @@ fn document(task: &Task) -> Value {
             json!({"id": id.to_string(), "name": name, "revision": revision})
         }
     };
-    let worktree = task.worktree.as_ref().map(
-        |tree| json!({"id": tree.id.to_string(), "path": tree.path, "branch": tree.branch, "base": tree.base}),
-    );
+    let worktree = task.worktree.as_ref().map(tree_document);
     let mut shown = json!({"id": task.id.to_string(), "title": task.title});
     let rest = json!({
         "status": task.status.as_str(),
@@ -215,6 +226,7 @@ fn refused(error: TaskError) -> Failure {
         TaskError::Status(_) | TaskError::PolicyNotYours => Failure::refused("refused", sentence),
         TaskError::Closed => Failure::refused("closed", sentence),
         TaskError::ProjectRemoved => Failure::refused("project_removed", sentence),
+        TaskError::Worktree(_) => Failure::refused("worktree", sentence),
         TaskError::NotQueued => Failure::refused("not_queued", sentence),
         TaskError::Fault(fault) => fault.into(),
     }

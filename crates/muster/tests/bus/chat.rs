@@ -7,26 +7,8 @@ use serde_json::json;
 
 use super::support::{Bus, Calls as _, MUSTER, SHARED, Said, by_both_doors};
 
-/// Gives a script to a command and waits for its end.
-fn fed(mut command: Command, script: &str) -> Said {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // It may end without reading.
-    let _ = child.stdin.take().unwrap().write_all(script.as_bytes());
-    let done = child.wait_with_output().unwrap();
-    Said {
-        status: done.status,
-        out: String::from_utf8(done.stdout).unwrap(),
-        err: String::from_utf8(done.stderr).unwrap(),
-    }
-}
-
 fn chat(bus: &Bus, arguments: &[&str], script: &str) -> Said {
-    fed(bus.command(&[&["chat"], arguments].concat()), script)
+    Said::fed(bus.command(&[&["chat"], arguments].concat()), script)
 }
 
 fn texts(lines: &[serde_json::Value]) -> Vec<&str> {
@@ -71,7 +53,7 @@ fn its_other_name_takes_the_same_words() {
             .env_clear()
             .env("AGENT_COORD_DIR", bus.path("bus"))
             .env("USER", "maria");
-        fed(command, script)
+        Said::fed(command, script)
     };
     let said = called(&[], "hello\n");
     assert!(

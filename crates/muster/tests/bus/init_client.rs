@@ -493,3 +493,75 @@ fn the_change_is_shown_first_and_written_only_after_a_yes() {
         json!(["bus", "serve"])
     );
 }
+
+#[test]
+fn what_an_earlier_run_kept_is_never_written_over() {
+    let bus = bus();
+    let servers = bus.path("home/.claude.json");
+    let first = "{\n  \"mine\": 1\n}\n";
+    put(&servers, first);
+    done(&bus, &["--client", "claude", "--yes"]);
+    let second = "{\n  \"mine\": 2\n}\n";
+    put(&servers, second);
+    let said = done(&bus, &["--client", "claude", "--yes"]);
+    assert!(said.contains(".claude.json.before-muster.1"), "{said}");
+    let kept =
+        |end: &str| fs::read_to_string(bus.path(&format!("home/.claude.json.before-muster{end}"))).unwrap();
+    assert_eq!((kept(""), kept(".1")), (first.to_owned(), second.to_owned()));
+    // What is kept already is not kept twice.
+    put(&servers, first);
+    let said = done(&bus, &["--client", "claude", "--yes"]);
+    assert!(
+        said.contains(".before-muster\n") && !said.contains("before-muster.2"),
+        "{said}"
+    );
+    assert_eq!((kept(""), kept(".1")), (first.to_owned(), second.to_owned()));
+}
+
+#[test]
+fn line_breaks_of_another_system_stay_as_they_are() {
+    let bus = bus();
+    let config = bus.path("home/.codex/config.toml");
+    put(
+        &config,
+        "# mine\r\nmodel = \"x\"\r\n\r\n[mcp_servers.other]\r\ncommand = \"y\"\r\n",
+    );
+    done(&bus, &["--client", "codex", "--yes"]);
+    let text = fs::read_to_string(&config).unwrap();
+    assert!(
+        text.starts_with("# mine\r\nmodel = \"x\"\r\n\r\n[mcp_servers.other]\r\ncommand = \"y\"\r\n"),
+        "{text:?}"
+    );
+    assert!(text.contains("[mcp_servers.agent-coord]\r\n"), "{text:?}");
+    assert_eq!(
+        text.matches('\n').count(),
+        text.matches("\r\n").count(),
+        "{text:?}"
+    );
+    let servers = bus.path("home/.claude.json");
+    put(&servers, "{\r\n  \"mine\": 1\r\n}\r\n");
+    done(&bus, &["--client", "claude", "--yes"]);
+    let text = fs::read_to_string(&servers).unwrap();
+    assert_eq!(read(&servers)["mine"], 1);
+    assert!(text.contains("agent-coord"), "{text:?}");
+    assert_eq!(
+        text.matches('\n').count(),
+        text.matches("\r\n").count(),
+        "{text:?}"
+    );
+}
+
+#[test]
+fn what_is_no_file_or_far_too_large_is_refused_and_not_waited_for() {
+    let bus = bus();
+    let servers = bus.path("home/.claude.json");
+    let made = Command::new("mkfifo").arg(&servers).status().unwrap();
+    assert!(made.success());
+    let begun = std::time::Instant::now();
+    refused(&bus, &["--client", "claude", "--yes"], "no regular file");
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    fs::remove_file(&servers).unwrap();
+    fs::File::create(&servers).unwrap().set_len(3 << 30).unwrap();
+    refused(&bus, &["--client", "claude", "--yes"], "larger than 32 MiB");
+    assert_eq!(fs::metadata(&servers).unwrap().len(), 3 << 30);
+}

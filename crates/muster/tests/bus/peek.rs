@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,25 +14,7 @@ const ONCE: &str = "do not call read_messages for them again";
 fn called(bus: &Bus, arguments: &[&str], env: &[(&str, &str)], input: &str) -> Said {
     let mut command = bus.command(&[&["bus", "peek"], arguments].concat());
     command.envs(env.iter().copied());
-    fed(command, input)
-}
-
-/// Runs a command with something on its standard input.
-fn fed(mut command: Command, input: &str) -> Said {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // It may end without reading.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let done = child.wait_with_output().unwrap();
-    Said {
-        status: done.status,
-        out: String::from_utf8(done.stdout).unwrap(),
-        err: String::from_utf8(done.stderr).unwrap(),
-    }
+    Said::fed(command, input)
 }
 
 const ADA: (&str, &str) = ("AGENT_COORD_ID", "ada");
@@ -334,6 +315,36 @@ fn no_damage_breaks_a_turn() {
 }
 
 #[test]
+fn a_damaged_cursor_does_not_have_a_whole_inbox_told_again_turn_by_turn() {
+    let (bus, bea) = with_bea();
+    for number in 0..60 {
+        dm(&*bea, &format!("<{number}> {}", "x".repeat(500)));
+    }
+    while !prompt(&bus, &[]).is_empty() {}
+    bus.write("cursors/ada.json", "{");
+    dm(&*bea, "<60> new since the damage");
+    for _ in 0..2 {
+        assert_eq!(stop(&bus, &[ROOMS], None), None, "no turn is put off for it");
+        let text = prompt(&bus, &[ROOMS]);
+        assert!(
+            text.contains("cursor file is damaged")
+                && text.contains("read_messages({agentId: \"ada\", source: \"inbox\"})")
+                && !text.contains("<0>")
+                && text.lines().count() == 1,
+            "{text}"
+        );
+    }
+    // What it says to do puts it right and loses nothing.
+    let ada = bus.agent();
+    ada.ok("join", json!({"agentId": "ada", "readInbox": false}));
+    let read = ada.ok("read_messages", json!({"agentId": "ada", "source": "inbox"}));
+    assert_eq!(read["returned"], 61, "{}", read["note"]);
+    dm(&*bea, "<61>");
+    let text = stop(&bus, &[], None).unwrap();
+    assert!(text.contains("<61>") && !text.contains("<60>"), "{text}");
+}
+
+#[test]
 fn what_nobody_took_is_not_marked_as_read() {
     let (bus, bea) = with_bea();
     dm(&*bea, "hello");
@@ -526,7 +537,7 @@ fn the_name_of_the_script_calls_it_too_with_the_same_words() {
         .env("AGENT_COORD_DIR", bus.path("bus"))
         .env(ADA.0, ADA.1)
         .args(["--mode", "stop"]);
-    let said = fed(command, "{\"stop_hook_active\": false}");
+    let said = Said::fed(command, "{\"stop_hook_active\": false}");
     assert!(
         said.out.contains("hello") && said.out.contains("\"block\""),
         "{said:?}"

@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use muster_testkit::{Model, installed};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -21,23 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The folder of installed tools. Without it a test is skipped, but never where CI runs.
 pub(crate) fn tools() -> Option<PathBuf> {
     installed("MUSTER_TEST_TOOLS")
-}
-
-/// Claude Code, in the same way.
-pub(crate) fn claude() -> Option<PathBuf> {
-    installed("MUSTER_TEST_CLAUDE")
-}
-
-fn installed(name: &str) -> Option<PathBuf> {
-    let found = std::env::var_os(name).map(PathBuf::from);
-    if found.is_none() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "{name} is not set: ./test installs what it names and sets it"
-        );
-        eprintln!("SKIPPED: {name} is not set (./test sets it)");
-    }
-    found
 }
 
 /// A bus in a home folder of its own, as `muster init` makes it. Nothing of the caller's environment comes in but `PATH`.
@@ -358,59 +342,9 @@ pub(crate) fn texts(batch: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The scripted model; it ends with this value.
-pub(crate) struct Model {
-    process: Child,
-    pub(crate) port: u16,
-    log: PathBuf,
-}
-
-impl Model {
-    pub(crate) fn new(bus: &Bus, steps: &Value) -> Self {
-        let (script, log) = (bus.path("steps.json"), bus.path("requests.jsonl"));
-        fs::write(&script, steps.to_string()).unwrap();
-        let mut command = bus.command("python3", &[&format!("{TOOLS}/fake_model.py"), "--script"]);
-        command.arg(&script).arg("--log").arg(&log);
-        let mut process = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let port = line.trim().parse().unwrap();
-        Self { process, port, log }
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    /// The requests that offered tools, as JSON text: what the tools answered stands in them.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let requests = text
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        requests
-            .filter(|request| request["door"] == "model" && request["body"]["tools"][0].is_object())
-            .map(|request| request["body"].to_string())
-            .collect()
-    }
-
-    /// The last of them.
-    pub(crate) fn heard(&self) -> String {
-        self.asked().pop().unwrap()
-    }
-}
-
-impl Drop for Model {
-    fn drop(&mut self) {
-        drop(self.process.stdin.take());
-        let _ = self.process.wait();
-    }
+/// The last of what a model was asked: what the tools answered stands in it.
+pub(crate) fn heard(model: &Model) -> String {
+    model.asked().pop().unwrap()
 }
 
 /// The code blocks of one language below a heading of docs/bus.md, in order, as a reader copies them.

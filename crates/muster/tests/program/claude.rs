@@ -1,109 +1,30 @@
 //! The loop with the real Claude Code program as chief, against a scripted model on loopback. Nothing leaves the machine.
 
-use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use muster_testkit::{Model, claude, claude_env};
+use serde_json::json;
 
-use serde_json::{Value, json};
-
-use crate::support::{Place, TOOLS, message, offered};
-
-/// The scripted model; it ends with this value.
-struct Model {
-    process: Child,
-    port: u16,
-    log: PathBuf,
-}
-
-impl Model {
-    fn new(place: &Place, steps: &Value) -> Self {
-        let (script, log) = (place.path("steps.json"), place.path("requests.jsonl"));
-        std::fs::write(&script, steps.to_string()).unwrap();
-        let mut command = Command::new("python3");
-        command
-            .arg(format!("{TOOLS}/fake_model.py"))
-            .arg("--script")
-            .arg(&script)
-            .arg("--log")
-            .arg(&log);
-        let mut process = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        Self {
-            process,
-            port: line.trim().parse().unwrap(),
-            log,
-        }
-    }
-
-    /// What the model was asked in each turn's last request that offers tools, as JSON text.
-    fn asked(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(&self.log).unwrap();
-        let requests = text
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        requests
-            .filter(|request| request["door"] == "model" && request["body"]["tools"][0].is_object())
-            .map(|request| request["body"].to_string())
-            .collect()
-    }
-}
-
-impl Drop for Model {
-    fn drop(&mut self) {
-        drop(self.process.stdin.take());
-        let _ = self.process.wait();
-    }
-}
+use crate::support::{Place, message, offered};
 
 /// The same place whose server passes on what the program needs: its own home, the scripted model, nothing that would leave the machine.
 fn prepared(place: Place, port: u16) -> Place {
     let home = place.path("home");
     std::fs::create_dir_all(&home).unwrap();
     let config = home.join(".claude").display().to_string();
-    let fixed = [
-        ("ANTHROPIC_API_KEY", "sk-ant-dummy-000"),
-        ("TERM", "dumb"),
-        ("LANG", "C.UTF-8"),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-        ("DISABLE_TELEMETRY", "1"),
-        ("DISABLE_ERROR_REPORTING", "1"),
-        ("DISABLE_AUTOUPDATER", "1"),
-        ("DISABLE_BUG_COMMAND", "1"),
-        ("DISABLE_COST_WARNINGS", "1"),
-        ("CLAUDE_CODE_ENABLE_TELEMETRY", "0"),
-        ("ENABLE_TOOL_SEARCH", "false"),
-        ("CLAUDE_CODE_MAX_RETRIES", "1"),
-    ];
-    let place = fixed
+    let fixed = claude_env(port)
         .into_iter()
-        .fold(place, |place, (name, value)| place.with(name, value));
-    place
-        .with("CLAUDE_CONFIG_DIR", &config)
-        .with("ANTHROPIC_BASE_URL", &format!("http://127.0.0.1:{port}"))
+        .chain([("TERM".to_owned(), "dumb".to_owned())]);
+    let place = fixed.fold(place, |place, (name, value)| place.with(&name, &value));
+    place.with("CLAUDE_CONFIG_DIR", &config)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claude_code_drafts_a_reply_through_musters_own_door() {
-    let Some(program) = std::env::var_os("MUSTER_TEST_CLAUDE").map(PathBuf::from) else {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "MUSTER_TEST_CLAUDE is not set: ./test installs Claude Code and sets it"
-        );
-        eprintln!("SKIPPED: MUSTER_TEST_CLAUDE is not set (./test sets it)");
-        return;
-    };
+    let Some(program) = claude() else { return };
     let place = Place::new();
     let call = |id: i64, body: &str| json!({"tool": "mcp__muster__reply_draft", "input": {"message_id": id, "body": body}});
     // The second reply holds what the screen refuses; the model is told why and tries again.
     let steps = json!([call(1, "Noon works for me."), {"text": "I drafted a reply."}, call(2, "Ask 10.0.0.1 about it."), call(2, "Ask a colleague about it."), {"text": "Done."}]);
-    let model = Model::new(&place, &steps);
+    let model = Model::new(&place.path(""), "model", &steps);
     let place = prepared(place, model.port);
     place.add_owner("ada");
     let token = place.add_connector("ada", "mail");

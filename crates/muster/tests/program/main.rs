@@ -1,6 +1,7 @@
 //! The program `muster` from outside: real processes, real sockets, real files. Never calls a function of muster's.
 #![cfg(test)]
 
+mod access;
 mod claims;
 mod claude;
 mod cli;

@@ -99,22 +99,25 @@ async fn a_project_goes_through_its_life_on_each_engine() {
             with_repo["repo"],
             json!({"kind": "repo", "id": "ada/engine", "name": "ada/engine"})
         );
+        // A name that was taken may have cost an id.
+        let second = with_repo["id"].as_str().unwrap();
         let in_use = refused(&place, &["integration", "remove", "hub"]);
         assert_eq!(
             (&in_use["code"], &in_use["dependents"]),
             (
                 &json!("in_use"),
-                &json!({"projects": [{"id": "2", "name": "engine"}]})
+                &json!({"projects": [{"id": second, "name": "engine"}]})
             )
         );
-        let removed = place.json(&["project", "remove", "2"]);
+        let removed = place.json(&["project", "remove", second]);
         assert_eq!(
             (&removed["id"], &removed["name"]),
-            (&json!("2"), &json!("engine"))
+            (&json!(second), &json!("engine"))
         );
-        assert_eq!(refused(&place, &["project", "show", "2"])["code"], "not_found");
+        assert_eq!(refused(&place, &["project", "show", second])["code"], "not_found");
         place.ok(&["integration", "remove", "hub"]);
-        assert_eq!(place.ok(&["project", "add", "engine", "--root", "."]), "3\n");
+        let third = place.ok(&["project", "add", "engine", "--root", "."]);
+        assert_ne!(third.trim_end(), second, "an id came back");
         let events: Vec<Value> = place
             .json(&["audit", "list"])
             .as_array()
@@ -289,6 +292,51 @@ async fn a_task_goes_through_its_life_on_each_engine() {
 }
 
 #[test]
+fn a_tasks_worktree_is_made_and_shown_and_its_path_alone_is_printed() {
+    let place = place();
+    let git = |words: &[&str]| {
+        let done = std::process::Command::new("git")
+            .args(words)
+            .current_dir(root(&place))
+            .env("HOME", place.path("home"))
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{words:?} {done:?}");
+    };
+    place.ok(&["task", "add", "--project", "engine", "--title", "t"]);
+    assert_eq!(refused(&place, &["task", "worktree", "1"])["code"], "worktree");
+    git(&["init", "-q", "-b", "main"]);
+    std::fs::write(place.path("engine").join("file"), "one\n").unwrap();
+    git(&["add", "file"]);
+    git(&[
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+        "commit",
+        "-q",
+        "-m",
+        "one",
+    ]);
+    let printed = place.ok(&["task", "worktree", "1"]);
+    let path = std::path::Path::new(printed.trim_end());
+    assert_eq!(printed.lines().count(), 1);
+    assert_eq!(std::fs::read_to_string(path.join("file")).unwrap(), "one\n");
+    let shown = place.json(&["task", "worktree", "1"]);
+    assert_eq!(
+        shown,
+        json!({"id": "1", "path": path, "branch": "muster/task-1", "base": "main"})
+    );
+    assert_eq!(place.json(&["task", "show", "1"])["worktree"], shown);
+    assert!(
+        place
+            .ok(&["task", "show", "1"])
+            .contains("muster/task-1 from main")
+    );
+    assert_eq!(refused(&place, &["task", "worktree", "9"])["code"], "not_found");
+}
+
+#[test]
 fn a_policy_is_chosen_by_its_id_or_name_and_shown_with_its_revision() {
     let place = place();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -379,7 +427,6 @@ fn hosts_and_integrations_are_added_listed_shown_renamed_and_removed() {
     assert_eq!(place.json(&["integration", "list"]), json!([]));
 }
 
-// spec: DBA-014
 #[test]
 fn secrets_are_read_from_standard_input_and_shown_nowhere() {
     let place = place();

@@ -2,9 +2,11 @@
 
 use muster_bus::doctor::{self, doctor};
 use muster_bus::limits::MAX_READ;
+use muster_bus::push::{ControlCommand, lease};
 use muster_bus::read;
 use muster_bus::registry::{self, Agents};
 use muster_bus::rooms::{self, Line, Rooms};
+use muster_bus::tools::{Orders, To};
 use muster_bus::{BusError, Entry, RoomName, SeatId, Source, post, rename, transports};
 
 use super::follow::problem;
@@ -49,6 +51,7 @@ impl Person {
                     ..doctor::Options::default()
                 },
             )))]),
+            Command::Control { to, command } => self.control(&to, command),
             Command::Help => Ok(vec![Told::Lines(help_lines())]),
             Command::Quit(words) => self.quit(words),
         };
@@ -72,7 +75,24 @@ impl Person {
         if let Some(warning) = sent.warning {
             told.push(Told::Lines(vec![line(&warning)]));
         }
+        if let Some(held) = self.held(to) {
+            told.push(Told::Lines(vec![format!(
+                "nothing is typed into the pane of {to} now ({}), so it waits there, or until {to} reads it",
+                short(&held)
+            )]));
+        }
         Ok(told)
+    }
+
+    /// Why nothing is typed into an agent's pane now, in its deliverer's words.
+    pub(super) fn held(&self, seat: &SeatId) -> Option<String> {
+        lease::standing(&self.home, seat).ok().flatten()?.held
+    }
+
+    fn control(&mut self, to: &To, command: ControlCommand) -> Did {
+        let orders = self.orders.get_or_insert_with(|| Orders::new(&self.home));
+        let said = orders.send(&self.seat, to, command)?;
+        Ok(vec![Told::Lines(said.iter().map(|text| line(text)).collect())])
     }
 
     fn msg(&self, room: &RoomName, text: &str) -> Did {
@@ -171,9 +191,11 @@ impl Person {
                     (None, true) => "online".to_owned(),
                     (None, false) => format!("offline for {}", ago(peer.quiet)),
                 };
-                let reached = peer
-                    .attached
-                    .map_or_else(|| "not attached".to_owned(), |how| format!("attached: {how}"));
+                let held = peer.held.map_or_else(String::new, |why| format!(", held: {why}"));
+                let reached = peer.attached.map_or_else(
+                    || "not attached".to_owned(),
+                    |how| format!("attached: {how}{held}"),
+                );
                 [peer.id, presence, reached, peer.role.unwrap_or_default()]
             })
             .collect();
@@ -218,6 +240,7 @@ impl Person {
             "  {online}, last heartbeat {} ago, {attached}",
             ago(agent.quiet(now).as_secs())
         ));
+        lines.extend(self.push_of(seat)?);
         if let Some(why) = &agent.away {
             lines.push(format!("  away: {}", short(why)));
         }
@@ -241,6 +264,29 @@ impl Person {
             None => "  status: none".to_owned(),
         });
         Ok(vec![Told::Lines(lines)])
+    }
+
+    /// How the push to an agent stands, where something is to be said of it.
+    fn push_of(&self, seat: &SeatId) -> Result<Option<String>, BusError> {
+        let Some(standing) = lease::standing(&self.home, seat)? else {
+            return Ok(None);
+        };
+        let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+        let said: Vec<String> = [
+            standing
+                .held
+                .as_deref()
+                .map(|held| format!("held, {}", short(held))),
+            counted(
+                standing.unconfirmed,
+                "may have been typed and are not typed again",
+            ),
+            counted(standing.suppressed, "were never typed"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        Ok((!said.is_empty()).then(|| format!("  push: {}", said.join("; "))))
     }
 
     /// The last status of an agent, among the newest two thousand of all.

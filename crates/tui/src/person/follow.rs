@@ -1,10 +1,12 @@
 //! What is new in the sources that a person hears, found by the look of their files and read from where the last look ended. Never shows an entry twice because a source was cut.
 
 use muster_bus::read::{self, Shape};
+use muster_bus::tools::Orders;
 use muster_bus::{BusError, Entry, Source, rename};
 
 use super::{Person, Stretch, Told, heard};
 use crate::person::here::Stamp;
+use crate::text::line;
 
 /// Entries that a look begins with; the person scrolls back for more.
 const FEW: usize = 32;
@@ -46,6 +48,10 @@ impl Person {
             if let Err(error) = rename::gather(&self.home, &self.seat) {
                 told.push(problem(&error));
             }
+        }
+        let news = self.orders.as_mut().map(Orders::look).unwrap_or_default();
+        if !news.is_empty() {
+            told.push(Told::Lines(news.iter().map(|text| line(text)).collect()));
         }
         let mut followed = std::mem::take(&mut self.followed);
         for follow in &mut followed {

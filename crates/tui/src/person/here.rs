@@ -6,11 +6,14 @@ use std::os::unix::fs::MetadataExt as _;
 use muster_bus::registry::Agents;
 use muster_bus::rooms::{self, Rooms};
 use muster_bus::transports::{self, Marker};
-use muster_bus::{BusError, Home, RoomName};
+use muster_bus::{BusError, Home, RoomName, SeatId};
 
 use super::Person;
 use crate::completion::Names;
 use crate::text::short;
+
+/// Where it is noted how each push stands.
+const DELIVERERS: &str = ".muster/deliverers";
 
 /// How long a look holds while no file changes, in milliseconds: presence ends by time alone.
 const HOLDS: i64 = 10_000;
@@ -38,6 +41,8 @@ pub(crate) struct Peer {
     pub(crate) away: Option<String>,
     /// How its pane is reached, while it is.
     pub(crate) attached: Option<String>,
+    /// Why nothing is typed into it now, in a word.
+    pub(crate) held: Option<String>,
     pub(crate) role: Option<String>,
     /// Seconds since its last heartbeat.
     pub(crate) quiet: u64,
@@ -75,7 +80,10 @@ impl Person {
     /// # Errors
     /// [`BusError::Damaged`], a fault.
     pub(crate) fn here(&mut self) -> Result<Option<Here>, BusError> {
-        let stamp = Stamp::of(&self.home, &["agents.json", "rooms.json", "transports"]);
+        let stamp = Stamp::of(
+            &self.home,
+            &["agents.json", "rooms.json", "transports", DELIVERERS],
+        );
         let now = self.now();
         if self
             .here
@@ -143,7 +151,11 @@ impl Person {
                 let marker = markers
                     .get(&agent.agent_id)
                     .filter(|marker| transports::alive(marker, Some(&agent), now));
+                let held = marker
+                    .and_then(|_| SeatId::parse(&agent.agent_id).ok())
+                    .and_then(|seat| self.held(&seat));
                 Peer {
+                    held: held.map(|held| short(held.split(':').next().unwrap_or_default())),
                     online: agent.online(now) || marker.is_some(),
                     quiet: agent.quiet(now).as_secs(),
                     attached: marker.map(|marker| {

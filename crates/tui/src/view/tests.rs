@@ -76,6 +76,7 @@ fn drawn(app: &mut App, columns: u16, rows: u16) -> Vec<String> {
 
 fn peer(id: &str, online: bool, away: Option<&str>, attached: Option<&str>) -> Peer {
     Peer {
+        held: None,
         id: id.into(),
         online,
         away: away.map(Into::into),
@@ -114,6 +115,10 @@ fn channels_their_unread_and_who_is_here_stand_beside_the_messages() {
             peer("alice", true, None, Some("herdr %1")),
             peer("bob", true, Some("lunch"), None),
             peer("carol", false, None, None),
+            Peer {
+                held: Some("draft".into()),
+                ..peer("dave", true, None, Some("herdr %2"))
+            },
         ],
         joined: vec![RoomName::general(), RoomName::parse("ops").unwrap()],
         ..Here::default()
@@ -127,6 +132,7 @@ fn channels_their_unread_and_who_is_here_stand_beside_the_messages() {
     assert!(text.contains("● alice ⇄ herdr %1"), "{text}");
     assert!(text.contains("◐ bob away: lunch"), "{text}");
     assert!(text.contains("○ carol"), "{text}");
+    assert!(text.contains("● dave held: draft"), "{text}");
     assert!(text.contains("00:00 <bob> hello"), "{text}");
 }
 

@@ -1,8 +1,17 @@
 //! In a pipe: each line is obeyed, what it brought stands behind it, and the files say the same.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
 use muster_bus::doctor::{self, doctor};
+use muster_bus::push::{
+    self, Delivery, Door, Hold, LocalFeed, Outcome, Probe, Screen, Seat, Settings, Stop, Transport, Why,
+    lease,
+};
 use muster_bus::registry::Agents;
 use muster_bus::rooms::Rooms;
+use muster_bus::transports::TransportKind;
+use muster_bus::wait::Watch;
 use muster_bus::{RoomName, post, registry, transports};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -406,13 +415,17 @@ fn help_lists_every_command_of_the_text() {
 #[test]
 fn an_unknown_command_is_reported_and_never_posted() {
     let bus = Bus::new();
-    let said = bus.script("david", &["/foo bar", "/clear", "/compact"]);
+    let said = bus.script("david", &["/foo bar", "/clear everything please", "/compact"]);
     assert_eq!(bus.texts("room.jsonl"), [""; 0]);
     assert!(
         said.has("error: there is no command /foo, so nothing was posted"),
         "{said:?}"
     );
-    assert!(said.has("error: there is no command /clear"), "{said:?}");
+    // What is meant for an agent's program names the agent, and nothing more.
+    for command in ["/clear", "/compact"] {
+        let words = format!("error: it is spelled {command} <agent|#chan>; nothing was done");
+        assert!(said.has(&words), "{said:?}");
+    }
     assert_eq!(said.code, Some(3));
 }
 
@@ -566,4 +579,156 @@ fn a_reader_that_goes_away_leaves_nobody_behind() {
     bus.post("bob", "general", "to nobody");
     eventually("it is gone", || !bus.registered("david"));
     assert!(!child.wait().unwrap().success());
+}
+
+/// Somebody who delivers to bob, as far as anybody else can tell.
+struct Deliverer {
+    stop: Stop,
+    thread: Option<std::thread::JoinHandle<()>>,
+    hands: Arc<Hands>,
+}
+
+#[derive(Default)]
+struct Hands {
+    held: AtomicBool,
+    typed: Mutex<Vec<String>>,
+}
+
+impl Transport for Hands {
+    fn kind(&self) -> TransportKind {
+        TransportKind::TmuxPushRemote
+    }
+
+    fn available(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn probe(&self, _: &str) -> Probe {
+        Probe::Found
+    }
+
+    fn read(&self, _: &str, _: usize, _: bool) -> Result<Screen, String> {
+        Err("it has no eyes".to_owned())
+    }
+
+    fn deliver(&self, _: &str, what: &Delivery) -> Outcome {
+        if self.held.load(Ordering::SeqCst) {
+            return Outcome::Held(Hold {
+                why: Why::Draft,
+                detail: "unsent \u{1b}[31mtext stands in the input".to_owned(),
+            });
+        }
+        let text = match what {
+            Delivery::Text { text, .. } => text.as_str().to_owned(),
+            Delivery::Command(command) => command.to_string(),
+        };
+        self.typed.lock().unwrap().push(text);
+        Outcome::Delivered {
+            door: Door::Keys,
+            verified: true,
+        }
+    }
+}
+
+impl Deliverer {
+    fn to_bob(bus: &Bus) -> Self {
+        let bob = bus.register("bob");
+        let report = transports::Report {
+            transport: "tmux-push-remote",
+            target: Some("%7"),
+            ..transports::Report::default()
+        };
+        transports::report(&bus.home, &bob, report).unwrap();
+        let (stop, hands) = (Stop::new(), Arc::new(Hands::default()));
+        let mut feed = LocalFeed::new(&bus.home, &Watch::new(&bus.home), &bob, "%7", false).unwrap();
+        let seat = Seat {
+            id: bob,
+            target: "%7".to_owned(),
+            include_room: false,
+            allowlist: None,
+            debounce: std::time::Duration::ZERO,
+        };
+        let (asked, with) = (stop.clone(), hands.clone());
+        let thread = std::thread::spawn(move || {
+            push::run(&mut feed, &*with, &seat, &Settings::default(), &asked).unwrap();
+        });
+        Self {
+            stop,
+            thread: Some(thread),
+            hands,
+        }
+    }
+
+    fn typed(&self) -> Vec<String> {
+        self.hands.typed.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Deliverer {
+    fn drop(&mut self) {
+        self.stop.set();
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+#[test]
+fn a_person_clears_an_agents_context_and_hears_that_it_was_typed() {
+    let bus = Bus::new();
+    let deliverer = Deliverer::to_bob(&bus);
+    bus.register("carol");
+    let mut seat = Piped::start(bus.chat(&["--id", "david"]));
+    seat.type_line("/clear @bob");
+    assert!(seat.wait_for("was sent to").starts_with("/clear was sent to bob"));
+    assert_eq!(seat.wait_for("was typed"), "bob: /clear was typed");
+    let line = std::fs::read_to_string(bus.path("inbox/bob.jsonl")).unwrap();
+    assert!(
+        line.contains("\"control\":true") && line.contains("\"from\":\"david\""),
+        "{line}"
+    );
+    eventually("the word of who it is", || {
+        deliverer
+            .typed()
+            .iter()
+            .any(|typed| typed.contains("david cleared your context"))
+    });
+    assert_eq!(deliverer.typed()[0], "/clear");
+    seat.type_line("/compact carol");
+    assert_eq!(
+        seat.wait_for("carol: "),
+        "carol: /compact was not sent, not attached"
+    );
+    seat.type_line("/clear david");
+    seat.wait_for("to itself");
+    assert!(!seat.end().success(), "a line was refused");
+    // As a script it stays until that is known.
+    let said = bus.script("david", &["/reload-skills #general"]);
+    assert!(said.has("bob: /reload-skills was typed"), "{said:?}");
+    assert_eq!(deliverer.typed().last().unwrap(), "/reload-skills");
+}
+
+#[test]
+fn why_a_push_is_held_is_shown_where_one_looks_for_it() {
+    let bus = Bus::new();
+    let deliverer = Deliverer::to_bob(&bus);
+    deliverer.hands.held.store(true, Ordering::SeqCst);
+    bus.dm("carol", "bob", "psst");
+    eventually("it is held", || {
+        let standing = lease::standing(&bus.home, &name("bob")).unwrap();
+        standing.is_some_and(|standing| standing.held.is_some())
+    });
+    let said = bus.script("david", &["/list", "/whois bob", "/dm bob hello"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.has("attached: tmux-push-remote %7, held: draft"), "{said:?}");
+    assert!(
+        said.has("  push: held, draft: unsent \\u{1b}[31mtext stands in the input"),
+        "{said:?}"
+    );
+    assert!(
+        said.has("nothing is typed into the pane of bob now (draft: unsent"),
+        "{said:?}"
+    );
+    deliverer.hands.held.store(false, Ordering::SeqCst);
+    eventually("it is typed", || !deliverer.typed().is_empty());
+    let said = bus.script("david", &["/list"]);
+    assert!(!said.has("held"), "{said:?}");
 }

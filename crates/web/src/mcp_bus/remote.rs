@@ -1,20 +1,20 @@
 //! The bus from another machine: what a pusher asks of it over MCP, as a feed that blocks. Never touches a file of the bus's, and never says a token or a message.
 
-use std::error::Error;
-use std::future::Future;
+mod door;
+
 use std::time::{Duration, Instant};
 
 use muster_bus::SeatId;
 use muster_bus::push::{Feed, FeedError, Outcome, Pending, Report, Standing};
 use muster_core::{Secret, text};
+use rmcp::RoleClient;
 use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};
-use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
-use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
-use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
-use rmcp::{RoleClient, ServiceExt as _};
+use rmcp::service::{RunningService, ServiceError};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+
+use door::{Broken, Door, chain, plain, refused_token, stopped, unreached};
 
 /// How long one request may wait at the server for something new. Shorter than what stands between the two is likely to allow.
 const WAIT: Duration = Duration::from_secs(25);
@@ -24,9 +24,6 @@ const ANSWER: Duration = Duration::from_secs(15);
 
 /// How long the last words may take.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-
-/// The longest answer that is read, in bytes: the unread entries of every source.
-const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// The first pause after a failure, and the longest one.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -42,6 +39,8 @@ pub struct Pusher {
     pub host: String,
     /// The pane it types into.
     pub pane: String,
+    /// The socket of the tmux server that has it.
+    pub socket: Option<String>,
     /// Its build.
     pub build: Option<String>,
     /// Since when it runs, in milliseconds.
@@ -147,6 +146,7 @@ impl Remote {
         let own = object(json!({
             "agentId": self.pusher.seat,
             "tmuxTarget": self.pusher.pane,
+            "tmuxSocket": self.pusher.socket,
             "holder": self.pusher.holder,
         }));
         let held = self.session.take();
@@ -162,6 +162,37 @@ impl Remote {
         self.runtime
             .block_on(self.door.limited(LAST_WORDS, leaving))
             .map_err(Broken::into_error)
+    }
+
+    /// Who the seat is by now, if its agent was renamed; from then on it is asked for under that id, in a session of its own. [`Remote::begin`]
+    /// says so to the bus.
+    pub fn follow(&mut self) -> Option<SeatId> {
+        let now = self.renamed()?;
+        self.pusher.seat = now.clone();
+        if let Some(session) = self.session.take() {
+            self.runtime.block_on(close(session));
+        }
+        self.seen = None;
+        Some(now)
+    }
+
+    /// Who the bus says that the seat is by now, asked in a session that is nobody's.
+    fn renamed(&self) -> Option<SeatId> {
+        let about = object(json!({"to": self.pusher.seat}));
+        let asking = async {
+            let session = self.door.open().await?;
+            let called = call(&session, "ping", about).await;
+            close(session).await;
+            called
+        };
+        let asked = self.runtime.block_on(async {
+            tokio::select! {
+                () = self.stop.cancelled() => Err(Broken::Stopped),
+                asked = self.door.limited(ANSWER, asking) => asked,
+            }
+        });
+        let said = asked.ok()?;
+        SeatId::parse(said.get("renamedTo")?.as_str()?).ok()
     }
 
     fn own(&self) -> JsonObject {
@@ -325,7 +356,14 @@ impl Feed for Remote {
 
     fn heartbeat(&mut self) -> Result<(), FeedError> {
         let own = self.own();
-        self.call("heartbeat", own, ANSWER).map(drop)
+        match self.call("heartbeat", own, ANSWER) {
+            // A session that all share is not turned away: nobody of that id is registered any more, and that is all it hears.
+            Err(FeedError::Later(reason)) if self.session.is_some() => Err(match self.renamed() {
+                Some(now) => FeedError::Refused(format!("'{}' is '{now}' now", self.pusher.seat)),
+                None => FeedError::Later(reason),
+            }),
+            other => other.map(drop),
+        }
     }
 }
 
@@ -355,141 +393,6 @@ impl Pause {
     }
 }
 
-/// Why a call came to nothing.
-enum Broken {
-    /// The session is of no use any more.
-    Session(FeedError),
-    /// The bus answered in it, and said no.
-    Said {
-        /// Its word for why.
-        code: String,
-        /// What that means for the caller.
-        error: FeedError,
-    },
-    /// Nobody waits any more.
-    Stopped,
-}
-
-impl Broken {
-    fn into_error(self) -> FeedError {
-        match self {
-            Self::Session(error) | Self::Said { error, .. } => error,
-            Self::Stopped => stopped(),
-        }
-    }
-}
-
-fn stopped() -> FeedError {
-    FeedError::Later("it was asked to stop".to_owned())
-}
-
-/// The way to a server.
-struct Door {
-    url: String,
-    /// The same as a sentence may name it.
-    name: String,
-    token: Secret,
-    client: reqwest::Client,
-}
-
-impl Door {
-    fn new(url: &str, token: Secret) -> Result<Self, FeedError> {
-        let refused = || {
-            FeedError::Refused(
-                "the server must be an address like http://host:8765/mcp or https://host/mcp, without a user name in it"
-                    .to_owned(),
-            )
-        };
-        let mut parsed = reqwest::Url::parse(url).map_err(|_| refused())?;
-        let named =
-            parsed.host_str().is_some() && parsed.username().is_empty() && parsed.password().is_none();
-        if !named || !["http", "https"].contains(&parsed.scheme()) {
-            return Err(refused());
-        }
-        if parsed.path() == "/" {
-            parsed.set_path("/mcp");
-        }
-        let mut builder = reqwest::Client::builder()
-            .connect_timeout(Duration::from_secs(10))
-            .tcp_keepalive(Duration::from_secs(30))
-            .redirect(reqwest::redirect::Policy::none());
-        if parsed.scheme() == "http" {
-            // Nothing is encrypted, so that no authority is needed; the system's list of them is most of a small process.
-            builder = builder.tls_certs_only([]);
-        }
-        let client = builder.build().map_err(|error| {
-            FeedError::Refused(format!("no connection can be made from here: {}", chain(&error)))
-        })?;
-        Ok(Self {
-            name: text::terminal(parsed.as_str()),
-            url: parsed.into(),
-            token,
-            client,
-        })
-    }
-
-    /// Opens a session.
-    async fn open(&self) -> Result<Session, Broken> {
-        let mut config = StreamableHttpClientTransportConfig::with_uri(self.url.as_str())
-            .auth_header(self.token.expose())
-            // A new session has to say first who is there.
-            .reinit_on_expired_session(false);
-        config.max_json_response_size = ANSWER_BYTES;
-        let transport = StreamableHttpClientTransport::with_client(self.client.clone(), config);
-        ().serve(transport)
-            .await
-            .map_err(|error| Broken::Session(self.unopened(&error)))
-    }
-
-    fn unopened(&self, error: &ClientInitializeError) -> FeedError {
-        if error.auth_challenge().is_some() {
-            return refused_token(&format!(" at {}", self.name));
-        }
-        let said = match error {
-            ClientInitializeError::TransportError { error, .. } => match unreached(error) {
-                Some(cause) => {
-                    return FeedError::Later(format!("the bus at {} cannot be reached: {cause}", self.name));
-                }
-                None => plain(error),
-            },
-            // These show the library's own types.
-            ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
-                "its answer is not one of the protocol's".to_owned()
-            }
-            other => chain(other),
-        };
-        // What the server takes for the caller's mistake, it will take for one again.
-        let mistake = said
-            .split_once("HTTP 4")
-            .is_some_and(|(_, rest)| !rest.starts_with("08") && !rest.starts_with("29"));
-        let sentence = format!("the bus at {} does not open a session: {said}", self.name);
-        if mistake {
-            FeedError::Refused(sentence)
-        } else {
-            FeedError::Later(sentence)
-        }
-    }
-
-    async fn limited<T>(
-        &self,
-        time: Duration,
-        act: impl Future<Output = Result<T, Broken>>,
-    ) -> Result<T, Broken> {
-        tokio::time::timeout(time, act).await.unwrap_or_else(|_| {
-            Err(Broken::Session(FeedError::Later(format!(
-                "the bus at {} does not answer",
-                self.name
-            ))))
-        })
-    }
-}
-
-fn refused_token(name: &str) -> FeedError {
-    FeedError::Refused(format!(
-        "the bus{name} does not take this token: mint one on its machine with `muster bus token add AGENT`, and give it by AGENT_COORD_TOKEN"
-    ))
-}
-
 /// Enters the seat into the registry and publishes its marker.
 async fn introduce(session: &Session, pusher: &Pusher) -> Result<(), Broken> {
     // What is not needed is not said: it would be recorded.
@@ -501,6 +404,7 @@ async fn introduce(session: &Session, pusher: &Pusher) -> Result<(), Broken> {
         "transport": "tmux-push-remote",
         "host": pusher.host,
         "tmuxTarget": pusher.pane,
+        "tmuxSocket": pusher.socket,
         "since": pusher.since,
         "build": pusher.build,
     });
@@ -585,47 +489,6 @@ fn object(value: Value) -> JsonObject {
         Value::Object(body) => body.into_iter().filter(|(_, value)| !value.is_null()).collect(),
         _ => JsonObject::new(),
     }
-}
-
-/// What the way to the server broke by, if no server was reached: the system's own words, which stand at the end of all causes.
-fn unreached(error: &DynamicTransportError) -> Option<String> {
-    let StreamableHttpError::Client(error) = client_error(error)? else {
-        return None;
-    };
-    if !error.is_connect() {
-        return None;
-    }
-    let mut last: &dyn Error = error;
-    while let Some(cause) = last.source() {
-        last = cause;
-    }
-    Some(shown(&last.to_string()))
-}
-
-/// What the transport broke by, without the name of its Rust type.
-fn plain(error: &DynamicTransportError) -> String {
-    match client_error(error) {
-        Some(StreamableHttpError::Client(error)) => chain(error),
-        _ => chain(&*error.error),
-    }
-}
-
-fn client_error(error: &DynamicTransportError) -> Option<&StreamableHttpError<reqwest::Error>> {
-    error.error.downcast_ref()
-}
-
-/// An error with its causes, each once; without what a person cannot use.
-fn chain(error: &dyn Error) -> String {
-    let mut said = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_said = cause.to_string();
-        if !said.contains(&cause_said) {
-            said = format!("{said}: {cause_said}");
-        }
-        source = cause.source();
-    }
-    shown(&said)
 }
 
 /// As much of a text of this machine's as the bus takes in one field.

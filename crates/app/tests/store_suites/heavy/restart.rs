@@ -141,10 +141,16 @@ async fn wake_ups_work(db: &Db, other: &Db, back: Instant) {
 }
 
 async fn forget(db: &Db) {
+    static HEADS: muster_store::Sql = muster_store::system("test.forget_heads", "DELETE FROM audit_heads");
     static FORGET: muster_store::Sql = muster_store::system("test.forget", "DELETE FROM owners");
-    db.system_write("test", |tx| Box::pin(async move { tx.run(&FORGET, ()).await }))
-        .await
-        .unwrap();
+    db.system_write("test", |tx| {
+        Box::pin(async move {
+            tx.run(&HEADS, ()).await?;
+            tx.run(&FORGET, ()).await
+        })
+    })
+    .await
+    .unwrap();
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn die_at(home: &Home, step: usize) {
     if step == 1 {
         return forget(draft);
     }
-    let intent = log.intend(&draft, gone).unwrap();
+    let intent = log.intend(&draft, gone.0, gone.1).unwrap();
     if step == 2 {
         return forget(draft);
     }
@@ -261,7 +261,7 @@ fn a_cursor_that_cannot_be_read_holds_nobody_up_and_is_moved_when_it_can() {
         .sort(&mut draft, fate, Fate::Stays, Some(ARCHIVE))
         .unwrap()
         .unwrap();
-    let mut intent = log.intend(&draft, gone).unwrap();
+    let mut intent = log.intend(&draft, gone.0, gone.1).unwrap();
     log.swap(&mut draft).unwrap();
     intent.cursors.insert("cursors/d.json".to_owned(), (15, 6));
     note(&home, &intent).unwrap();

@@ -2,6 +2,8 @@
 
 use muster_bus::push::{ControlCommand, Door, Outcome, Transport as _, Why};
 use muster_mirror::{Server, Settings, TmuxPanes};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use super::real::{Claude, How};
@@ -350,4 +352,99 @@ fn two_processes_of_one_session_are_no_address() {
     let _ = other.kill();
     let _ = other.wait();
     assert!(claude.is_asked("t-0002"));
+}
+
+#[test]
+fn with_vims_keys_a_text_is_pasted_in_every_mode_but_visual_and_a_command_is_typed_in_insert_only() {
+    let tmux = Tmux::new();
+    let steps = json!([{"text": "done"}]);
+    let how = How {
+        vim: true,
+        ..How::default()
+    };
+    let Some(claude) = Claude::with(&tmux, "claude", &steps, &how) else {
+        return;
+    };
+    claude.idle();
+    let panes = by_paste(&tmux);
+    wait("INSERT", || claude.shows("-- INSERT --"));
+    assert_eq!(
+        insist(&panes, &claude.pane, &text("t-0001", "# in insert")),
+        PASTED
+    );
+    assert!(claude.is_asked("t-0001"));
+    claude.idle();
+    claude.key("Escape");
+    wait("NORMAL", || !claude.shows("-- INSERT --"));
+    assert_eq!(
+        insist(&panes, &claude.pane, &text("t-0002", "# in normal\n# dd")),
+        PASTED
+    );
+    assert!(claude.is_asked("t-0002"));
+    claude.idle();
+    // The keys of a command would be vim's.
+    claude.key("Escape");
+    moment();
+    let clear = command(ControlCommand::Clear);
+    assert_eq!(held(&panes.deliver(&claude.pane, &clear)), Why::InputOff);
+    claude.key("v");
+    wait("VISUAL", || claude.shows("-- VISUAL --"));
+    for what in [&clear, &text("t-0003", "# in visual")] {
+        assert_eq!(held(&panes.deliver(&claude.pane, what)), Why::InputOff);
+    }
+    claude.key("Escape");
+    wait("NORMAL", || !claude.shows("-- VISUAL --"));
+    claude.key("i");
+    wait("INSERT", || claude.shows("-- INSERT --"));
+    let before = claude.session().unwrap()["sessionId"].clone();
+    assert_eq!(insist(&panes, &claude.pane, &clear), KEYS);
+    wait("a new session", || {
+        claude.session().unwrap()["sessionId"] != before
+    });
+    assert!(!claude.is_asked("t-0003"));
+}
+
+#[test]
+fn what_a_killed_claude_code_left_on_the_screen_below_its_wrapper_is_not_typed_into() {
+    let tmux = Tmux::new();
+    let steps = json!([{"text": "done"}]);
+    let how = How {
+        below: &[
+            "python3",
+            "-c",
+            "import subprocess, sys, time; subprocess.run(sys.argv[1:]); time.sleep(600)",
+        ],
+        ..How::default()
+    };
+    let Some(claude) = Claude::with(&tmux, "claude", &steps, &how) else {
+        return;
+    };
+    claude.idle();
+    let panes = by_paste(&tmux);
+    assert_eq!(insist(&panes, &claude.pane, &text("t-0001", "# hello")), PASTED);
+    assert!(claude.is_asked("t-0001"));
+    claude.idle();
+    // Of what is left the last that it drew is seen, so it has drawn that it is idle.
+    moment();
+    wait("an idle screen", || {
+        !claude.shows("esc to interrupt") && !claude.shows("…")
+    });
+    let pid = claude.session().unwrap()["pid"].as_i64().unwrap();
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
+    wait("its end", || {
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+    });
+    assert!(claude.shows("manual mode on"), "its input still stands there");
+    for (panes, who) in [
+        (&panes, "one that saw it live"),
+        (&by_paste(&tmux), "one that did not"),
+    ] {
+        let outcome = panes.deliver(&claude.pane, &text("t-0002", "# to nobody"));
+        assert_eq!(held(&outcome), Why::UnknownScreen, "{who}");
+    }
+    // Another session may sweep the file; who saw it live still knows.
+    std::fs::remove_file(claude.folder.join(format!("sessions/{pid}.json"))).unwrap();
+    let outcome = panes.deliver(&claude.pane, &text("t-0002", "# to nobody"));
+    assert_eq!(held(&outcome), Why::UnknownScreen);
+    assert!(!claude.shows("t-0002"));
 }

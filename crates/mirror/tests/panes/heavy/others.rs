@@ -5,24 +5,17 @@ use std::path::{Path, PathBuf};
 
 use muster_bus::push::{ControlCommand, Door, Outcome, Transport as _, Why};
 use muster_mirror::{Server, Settings, TmuxPanes};
+use muster_testkit::{Model, installed};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use super::real::Model;
+use super::real::{asked as asked_of, is_asked};
 use crate::support::{PASTED, Tmux, command, held, insist, text, wait};
 
 /// The folder of installed tools. Without it a test is skipped, but never where CI runs.
 fn tools() -> Option<PathBuf> {
-    let found = std::env::var_os("MUSTER_TEST_TOOLS").map(PathBuf::from);
-    if found.is_none() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "MUSTER_TEST_TOOLS is not set: ./test installs what it names and sets it"
-        );
-        eprintln!("SKIPPED: MUSTER_TEST_TOOLS is not set (./test sets it)");
-    }
-    found
+    installed("MUSTER_TEST_TOOLS")
 }
 
 /// A program in a pane, and all that it started.
@@ -43,14 +36,14 @@ impl<'a> Other<'a> {
     ) -> Self {
         let go = tmux.path("go").display().to_string();
         let model = Model::new(
-            tmux,
+            tmux.folder.path(),
             name,
             &json!([{"text": "done"}, {"text": "done", "when": go}, {"text": "done"}]),
         );
         let (home, work) = (tmux.path("home"), tmux.path("work"));
         fs::create_dir_all(&home).unwrap();
         fs::create_dir_all(&work).unwrap();
-        let url = format!("http://127.0.0.1:{}", model.port);
+        let url = model.url();
         settings(&home, &url);
         let programs = tools.join("npm/node_modules/.bin");
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
@@ -143,9 +136,9 @@ fn takes_texts(other: &Other<'_>, asked: &str) {
     };
     let reload = || panes.deliver(&other.pane, &command(ControlCommand::ReloadSkills));
     paste("t-0001", "# one\n# two\n/clear\n! touch x");
-    assert!(other.model.is_asked(asked, "t-0001"));
+    assert!(is_asked(&other.model, asked, "t-0001"));
     paste("t-0002", "# this takes a while");
-    assert!(other.model.is_asked(asked, "t-0002"));
+    assert!(is_asked(&other.model, asked, "t-0002"));
     assert_eq!(
         held(&panes.deliver(&other.pane, &text("t-0003", "# not yet"))),
         Why::Busy
@@ -155,7 +148,7 @@ fn takes_texts(other: &Other<'_>, asked: &str) {
         .map(|line| format!("# line {line} of a long text"))
         .collect();
     paste("t-0003", &long.join("\n"));
-    assert!(other.model.is_asked(asked, "line 59 of a long text"));
+    assert!(is_asked(&other.model, asked, "line 59 of a long text"));
     wait("the end of the turn", || held(&reload()) != Why::Busy);
     other.tmux.keys(&other.pane, "half a thought");
     wait("the draft", || other.shows("half a thought"));
@@ -177,8 +170,8 @@ fn takes_texts(other: &Other<'_>, asked: &str) {
         || matches!(reload(), Outcome::Held(hold) if hold.detail.contains("no command")),
     );
     paste("t-0005", "# afterwards");
-    assert!(other.model.is_asked(asked, "t-0005"));
-    let last = other.model.asked(asked).pop().unwrap();
+    assert!(is_asked(&other.model, asked, "t-0005"));
+    let last = asked_of(&other.model, asked).pop().unwrap();
     assert!(!last.contains("t-0001"), "it was cleared");
 }
 

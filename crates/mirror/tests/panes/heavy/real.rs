@@ -1,95 +1,36 @@
 //! The real Claude Code in a pane of its own, with a scripted model in place of a real one. Nothing leaves the machine.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use muster_testkit::{Model, claude, claude_env};
 use serde_json::{Value, json};
 
-use crate::support::{Tmux, lines, wait};
+use crate::support::{Tmux, wait};
 
-const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/tools");
-
-/// Claude Code. Without it a test is skipped, but never where CI runs.
-pub(crate) fn program() -> Option<PathBuf> {
-    let found = std::env::var_os("MUSTER_TEST_CLAUDE").map(PathBuf::from);
-    if found.is_none() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "MUSTER_TEST_CLAUDE is not set: ./test installs Claude Code and sets it"
-        );
-        eprintln!("SKIPPED: MUSTER_TEST_CLAUDE is not set (./test sets it)");
-    }
-    found
-}
-
-/// The scripted model; it ends with this value.
-pub(crate) struct Model {
-    process: Child,
-    pub(crate) port: u16,
-    log: PathBuf,
-}
-
-impl Model {
-    pub(crate) fn new(tmux: &Tmux, name: &str, steps: &Value) -> Self {
-        let (script, log) = (
-            tmux.path(&format!("{name}.steps")),
-            tmux.path(&format!("{name}.log")),
-        );
-        fs::write(&script, steps.to_string()).unwrap();
-        let mut command = Command::new("python3");
-        command
-            .arg(format!("{TOOLS}/fake_model.py"))
-            .arg("--script")
-            .arg(&script);
-        let mut process = command
-            .arg("--log")
-            .arg(&log)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let port = line.trim().parse().unwrap();
-        Self { process, port, log }
-    }
-}
-
-impl Model {
-    /// What stood under a name in each request that offered tools, as JSON text.
-    pub(crate) fn asked(&self, name: &str) -> Vec<String> {
-        lines(&self.log)
-            .iter()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .filter(|request| request["door"] == "model" && request["body"]["tools"][0].is_object())
-            .map(|request| request["body"][name].to_string())
-            .collect()
-    }
-
-    /// Whether it was asked something with these words within a few seconds.
-    pub(crate) fn is_asked(&self, name: &str, words: &str) -> bool {
-        let end = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < end {
-            if self.asked(name).last().is_some_and(|asked| asked.contains(words)) {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(20));
+/// Whether a model was asked something with these words under a name of its requests, within a few seconds.
+pub(crate) fn is_asked(model: &Model, name: &str, words: &str) -> bool {
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        if asked(model, name)
+            .last()
+            .is_some_and(|asked| asked.contains(words))
+        {
+            return true;
         }
-        false
+        std::thread::sleep(Duration::from_millis(20));
     }
+    false
 }
 
-impl Drop for Model {
-    fn drop(&mut self) {
-        drop(self.process.stdin.take());
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// What stood under a name in each request that offered tools, as JSON text.
+pub(crate) fn asked(model: &Model, name: &str) -> Vec<String> {
+    model
+        .requests()
+        .iter()
+        .map(|body| body[name].to_string())
+        .collect()
 }
 
 /// A session in a pane.
@@ -107,6 +48,10 @@ pub(crate) struct How<'a> {
     pub(crate) env: &'a [(&'a str, &'a str)],
     /// It has not been told that its folder may be trusted.
     pub(crate) strange: bool,
+    /// Its keys are vim's.
+    pub(crate) vim: bool,
+    /// It is started by this.
+    pub(crate) below: &'a [&'a str],
 }
 
 impl<'a> Claude<'a> {
@@ -118,8 +63,8 @@ impl<'a> Claude<'a> {
     }
 
     pub(crate) fn with(tmux: &'a Tmux, name: &str, steps: &Value, how: &How<'_>) -> Option<Self> {
-        let program = program()?.display().to_string();
-        let model = Model::new(tmux, name, steps);
+        let program = claude()?.display().to_string();
+        let model = Model::new(tmux.folder.path(), name, steps);
         let (home, work) = (
             tmux.path(&format!("{name}-home")),
             tmux.path(&format!("{name}-work")),
@@ -140,29 +85,21 @@ impl<'a> Claude<'a> {
                 json!({"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true});
         }
         fs::write(folder.join(".claude.json"), settings.to_string()).unwrap();
+        if how.vim {
+            fs::write(folder.join("settings.json"), r#"{"editorMode": "vim"}"#).unwrap();
+        }
         let (home, work) = (home.display().to_string(), work.display().to_string());
-        let (url, config) = (
-            format!("http://127.0.0.1:{}", model.port),
-            folder.display().to_string(),
-        );
-        let mut env = vec![
-            ("HOME", home.as_str()),
-            ("CLAUDE_CONFIG_DIR", config.as_str()),
-            ("ANTHROPIC_BASE_URL", url.as_str()),
-            ("ANTHROPIC_API_KEY", key),
-            ("LANG", "C.UTF-8"),
-            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-            ("DISABLE_TELEMETRY", "1"),
-            ("DISABLE_ERROR_REPORTING", "1"),
-            ("DISABLE_AUTOUPDATER", "1"),
-            ("DISABLE_BUG_COMMAND", "1"),
-            ("DISABLE_COST_WARNINGS", "1"),
-            ("CLAUDE_CODE_ENABLE_TELEMETRY", "0"),
-            ("ENABLE_TOOL_SEARCH", "false"),
-            ("CLAUDE_CODE_MAX_RETRIES", "1"),
-        ];
+        let config = folder.display().to_string();
+        let own = claude_env(model.port);
+        let mut env: Vec<(&str, &str)> = own
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        env.extend([("HOME", home.as_str()), ("CLAUDE_CONFIG_DIR", config.as_str())]);
         env.extend(how.env);
-        let mut words = vec!["env", "-C", &work, &program, "--model", "claude-sonnet-4-5"];
+        let mut words = vec!["env", "-C", &work];
+        words.extend(how.below);
+        words.extend([&program, "--model", "claude-sonnet-4-5"]);
         words.extend(how.words);
         let pane = tmux.start(name, &env, &words);
         Some(Self {
@@ -193,6 +130,17 @@ impl<'a> Claude<'a> {
         wait("an idle session", || self.status() == "idle" && self.shows("❯"));
     }
 
+    /// Waits until it is idle and has nothing more to publish: what it writes next is not written over.
+    pub(crate) fn settles(&self) {
+        self.idle();
+        let mut before = self.session();
+        wait("a session that says nothing new", || {
+            std::thread::sleep(Duration::from_millis(500));
+            let now = self.session();
+            std::mem::replace(&mut before, now.clone()) == now
+        });
+    }
+
     pub(crate) fn becomes(&self, status: &str) {
         wait(status, || self.status() == status);
     }
@@ -213,11 +161,11 @@ impl<'a> Claude<'a> {
 
     /// What the model was asked in each request that offered tools, as JSON text.
     pub(crate) fn asked(&self) -> Vec<String> {
-        self.model.asked("messages")
+        asked(&self.model, "messages")
     }
 
     /// Whether the model was asked something with these words within a few seconds.
     pub(crate) fn is_asked(&self, words: &str) -> bool {
-        self.model.is_asked("messages", words)
+        is_asked(&self.model, "messages", words)
     }
 }

@@ -14,9 +14,14 @@ const SOCKET: Outcome = Outcome::Delivered {
     verified: true,
 };
 
+/// Patient, since a busy machine may take its time.
 fn usual(tmux: &Tmux) -> TmuxPanes {
+    waiting(tmux, 20)
+}
+
+fn waiting(tmux: &Tmux, seconds: u64) -> TmuxPanes {
     let settings = Settings {
-        patience: std::time::Duration::from_secs(3),
+        patience: std::time::Duration::from_secs(seconds),
         ..Settings::default()
     };
     TmuxPanes::new(Server::Named(tmux.name.clone()), settings)
@@ -96,7 +101,7 @@ fn a_file_of_a_session_that_is_not_in_this_pane_is_not_believed() {
         ("sessionId", json!("../../../../etc/passwd")),
     ];
     for (number, (name, value)) in lies.into_iter().enumerate() {
-        claude.idle();
+        claude.settles();
         let before = claude.session().unwrap();
         claims(&claude, |session| session[name] = value);
         let token = format!("t-{number:04}");
@@ -122,7 +127,7 @@ fn a_session_that_refuses_messages_is_pasted_into_after_the_first() {
         return;
     };
     claude.idle();
-    let panes = usual(&tmux);
+    let panes = waiting(&tmux, 3);
     let outcome = insist(&panes, &claude.pane, &text("t-0001", "# hello"));
     let Outcome::Unknown { door, reason } = outcome else {
         panic!("{outcome:?}")

@@ -153,12 +153,13 @@ impl Wiring {
     fn edits(&self) -> Result<Vec<(file::Found, Edited)>, Failure> {
         let edit = |settings: &Settings| {
             let found = file::Found::read(&settings.path)?;
-            let edited = (settings.edit)(found.text(), &self.entry).map_err(|why| {
+            let mut edited = (settings.edit)(found.text(), &self.entry).map_err(|why| {
                 Failure::refused(
                     "settings",
                     format!("{}: {why}. Nothing was changed in it", shown(&settings.path)),
                 )
             })?;
+            edited.text = file::with_breaks(found.text(), edited.text);
             Ok((found, edited))
         };
         self.files.iter().map(edit).collect()

@@ -267,6 +267,8 @@ fn start_agent(node: &Node, words: &[String]) -> Result<String, Failure> {
     ];
     arguments.extend(words.iter().map(String::as_str));
     arguments.extend([";", "set-option", "-t", &mark, MARK, node.seat.as_str()]);
+    // A server that was started with the token hands it to every pane; in this session, to none that is opened later either.
+    arguments.extend([";", "set-environment", "-r", "-t", &mark, TOKEN]);
     let pane = tmux(&arguments)?.map_err(|said| {
         Failure::refused(
             "tmux",

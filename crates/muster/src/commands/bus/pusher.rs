@@ -1,16 +1,15 @@
 //! `muster bus pusher`: types what an agent has unread into its tmux pane on this machine. Never says its token or a message, and never goes on without the right to.
 
+mod told;
+
 use std::io::IsTerminal as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use muster_bus::push::{
-    self, Delivery, Feed, FeedError, LocalFeed, Outcome, Probe, Screen, Seat, Settings, Stop, Transport, Why,
-};
+use muster_bus::push::{self, Feed, FeedError, LocalFeed, Probe, Seat, Settings, Stop, Transport as _};
 use muster_bus::transports::{self, TransportKind};
 use muster_bus::wait::Watch;
 use muster_bus::{BusError, Home, SeatId, build_id, registry, rename};
@@ -32,6 +31,8 @@ use super::{open, refused, seat};
 use crate::cli::BusPusher;
 use crate::output::{self, Failure};
 
+use told::Told;
+
 /// The variable that holds the token.
 pub(super) const TOKEN: &str = "AGENT_COORD_TOKEN";
 
@@ -43,6 +44,9 @@ const ENDS: Duration = Duration::from_secs(30);
 
 /// How often a pane to which nothing comes is looked for.
 const LOOK: Duration = Duration::from_secs(60);
+
+/// How long a pusher whose agent was renamed is turned away under the new id before it ends.
+const FOLLOWS: Duration = Duration::from_secs(5);
 
 /// What is said when the pane is gone: none of its number ever comes back.
 const GONE: &str = "the pane is gone, so the pusher ends; what is unread stays unread";
@@ -68,6 +72,8 @@ pub(super) fn token(flag: Option<&str>) -> Option<Secret> {
 /// What a pusher runs with.
 struct Plan {
     seat: Seat,
+    /// The socket of the tmux server that has its pane.
+    socket: String,
     settings: Settings,
     host: String,
     build: Option<String>,
@@ -95,7 +101,9 @@ pub(super) async fn run(args: BusPusher) -> Result<(), Failure> {
     let panes = Arc::new(panes()?);
     plan.seat.target = find(&panes, &plan.seat.target)?;
     not_its_own(&plan.seat.target)?;
-    let _alone = alone(&plan.seat).await?;
+    let tmux = tmux_server(&plan.seat.target)?;
+    plan.socket = tmux.socket;
+    let _alone = alone(&plan.seat, &tmux.process).await?;
     let watched = (panes.clone(), plan.seat.target.clone());
     let (stop, cancel) = (Stop::new(), CancellationToken::new());
     let ends = (stop.clone(), cancel.clone());
@@ -242,6 +250,7 @@ fn plan(args: &BusPusher, id: &str, pane: String) -> Result<Plan, Failure> {
             allowlist: allowlist.transpose()?,
             debounce: Duration::from_millis(args.push.debounce_ms.unwrap_or(1_000)),
         },
+        socket: String::new(),
         settings: Settings::of(from_environment).map_err(|error| Failure::usage(error.to_string()))?,
         host: host(),
         build: build_id::stamp().map(str::to_owned).ok(),
@@ -297,8 +306,15 @@ fn not_its_own(pane: &str) -> Result<(), Failure> {
     ))
 }
 
-/// The tmux server that a pane is one of: its process and when that began, which are the same however the server is reached.
-fn tmux_server(pane: &str) -> Result<String, Failure> {
+/// The tmux server that a pane is one of.
+struct TmuxServer {
+    /// Its process and when that began, which are the same however the server is reached.
+    process: String,
+    /// Its socket, as the server itself calls it.
+    socket: String,
+}
+
+fn tmux_server(pane: &str) -> Result<TmuxServer, Failure> {
     let refused = |reason: &str| {
         Failure::refused(
             "tmux",
@@ -306,28 +322,32 @@ fn tmux_server(pane: &str) -> Result<String, Failure> {
         )
     };
     let done = Command::new("tmux")
-        .args(["-u", "display-message", "-p", "-t", pane, "#{pid} #{start_time}"])
+        .args([
+            "-u",
+            "display-message",
+            "-p",
+            "-t",
+            pane,
+            "#{pid} #{start_time}|#{socket_path}",
+        ])
         .env_remove(TOKEN)
         .stdin(Stdio::null())
         .output()
         .map_err(|error| refused(&error.to_string()))?;
     let said = String::from_utf8_lossy(&done.stdout).trim().to_owned();
-    if done.status.success() && !said.is_empty() {
-        Ok(said)
-    } else {
-        Err(refused(&terminal(String::from_utf8_lossy(&done.stderr).trim())))
+    match said.split_once('|') {
+        Some((process, socket)) if done.status.success() && !process.is_empty() => Ok(TmuxServer {
+            process: process.to_owned(),
+            socket: socket.to_owned(),
+        }),
+        _ => Err(refused(&terminal(String::from_utf8_lossy(&done.stderr).trim()))),
     }
 }
 
 /// Holds the place of the one pusher that types for an agent into its pane, by whatever name and way it reaches the bus. It dies with the
 /// process, whatever ends that.
-async fn alone(seat: &Seat) -> Result<UnixListener, Failure> {
-    let of = format!(
-        "muster pusher\0{}\0{}\0{}",
-        tmux_server(&seat.target)?,
-        seat.target,
-        seat.id
-    );
+async fn alone(seat: &Seat, tmux: &str) -> Result<UnixListener, Failure> {
+    let of = format!("muster pusher\0{tmux}\0{}\0{}", seat.target, seat.id);
     let name = format!("muster-pusher-{}", secret::sha256_hex(of.as_bytes()));
     let bound = SocketAddr::from_abstract_name(&name).and_then(|address| UnixListener::bind_addr(&address));
     match bound {
@@ -387,6 +407,7 @@ fn remote(
         holder: holder(plan),
         host: plan.host.clone(),
         pane: plan.seat.target.clone(),
+        socket: Some(plan.socket.clone()).filter(|socket| !socket.is_empty()),
         build: plan.build.clone(),
         since: muster_core::Clock::system().now().micros().div_euclid(1_000),
         include_room: plan.seat.include_room,
@@ -411,11 +432,42 @@ fn remote(
         // It published no marker, so there is none to take away.
         return Ok(());
     }
-    let delivered = deliver(plan, &plan.seat, panes, &mut feed, stop);
+    let mut seat = plan.seat.clone();
+    let delivered = loop {
+        let delivered = deliver(plan, &seat, panes, &mut feed, stop);
+        if delivered.is_ok() || stop.is_set() {
+            break delivered;
+        }
+        match followed(&mut feed, stop) {
+            Ok(Some(new)) => {
+                tracing::info!(from = %seat.id, to = %new, "the agent was renamed, and is delivered to under its new id");
+                seat.id = new;
+            }
+            Ok(None) => break delivered,
+            Err(refusal) => break Err(refusal),
+        }
+    };
     if let Err(error) = feed.leave() {
         tracing::warn!(%error, "the marker could not be taken away; it counts no more in five minutes");
     }
     delivered
+}
+
+/// The new id of an agent that was renamed, once the bus lets this pusher act as it. A rename moves one thing after the other, and what
+/// tells whose a token is comes last, so it is tried for a moment.
+fn followed(feed: &mut Remote, stop: &Stop) -> Result<Option<SeatId>, Failure> {
+    let Some(new) = feed.follow() else {
+        return Ok(None);
+    };
+    let until = Instant::now() + FOLLOWS;
+    loop {
+        match feed.begin() {
+            Ok(()) => return Ok(Some(new)),
+            Err(_) if stop.is_set() => return Ok(None),
+            Err(refusal @ FeedError::Refused(_)) if Instant::now() >= until => return Err(ended(refusal)),
+            Err(_) => stop.wait(Duration::from_millis(200)),
+        }
+    }
 }
 
 fn local(plan: &Plan, panes: &TmuxPanes, dir: Option<&std::path::Path>, stop: &Stop) -> Result<(), Failure> {
@@ -426,6 +478,7 @@ fn local(plan: &Plan, panes: &TmuxPanes, dir: Option<&std::path::Path>, stop: &S
         transport: TransportKind::TmuxPushRemote.as_str(),
         host: Some(&plan.host),
         target: Some(&plan.seat.target),
+        socket: Some(plan.socket.as_str()).filter(|socket| !socket.is_empty()),
         since: None,
         build: plan.build.as_deref(),
     };
@@ -446,7 +499,8 @@ fn local(plan: &Plan, panes: &TmuxPanes, dir: Option<&std::path::Path>, stop: &S
             continue;
         }
         // One that took its place meanwhile has a marker of its own.
-        let cleared = transports::clear_of(&home, &seat.id, &seat.target).map_err(refused);
+        let cleared =
+            transports::clear_of(&home, &seat.id, &seat.target, Some(&plan.socket)).map_err(refused);
         return delivered.and(cleared.map(drop));
     }
 }
@@ -480,14 +534,9 @@ fn deliver(
         seat.id,
         terminal(&seat.target)
     ));
-    let told = Told {
-        panes,
-        stop,
-        last: Mutex::default(),
-        gone: AtomicBool::new(false),
-    };
+    let told = Told::new(panes, stop);
     let pushed = push::run(feed, &told, seat, &plan.settings, stop).map_err(ended);
-    if told.gone.load(Ordering::SeqCst) {
+    if told.is_gone() {
         return Err(Failure::refused("pane", GONE));
     }
     pushed
@@ -495,63 +544,4 @@ fn deliver(
 
 fn ended(error: FeedError) -> Failure {
     Failure::refused("bus", error.to_string())
-}
-
-/// The same hands, with a line in the log for what came of each delivery.
-struct Told<'p> {
-    panes: &'p TmuxPanes,
-    stop: &'p Stop,
-    /// The pane is gone for good.
-    gone: AtomicBool,
-    /// The last hold that was told of: it is tried again every few seconds.
-    last: Mutex<Option<String>>,
-}
-
-impl Transport for Told<'_> {
-    fn kind(&self) -> TransportKind {
-        self.panes.kind()
-    }
-
-    fn available(&self) -> Result<(), String> {
-        self.panes.available()
-    }
-
-    fn probe(&self, target: &str) -> Probe {
-        self.panes.probe(target)
-    }
-
-    fn read(&self, target: &str, lines: usize, colors: bool) -> Result<Screen, String> {
-        self.panes.read(target, lines, colors)
-    }
-
-    fn deliver(&self, target: &str, what: &Delivery) -> Outcome {
-        let outcome = self.panes.deliver(target, what);
-        let kind = match what {
-            Delivery::Text { .. } => "text",
-            Delivery::Command(command) => command.as_str(),
-        };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut held = None;
-        match &outcome {
-            Outcome::Delivered { door, verified } => {
-                tracing::info!(what = kind, door = door.as_str(), verified, "delivered");
-            }
-            Outcome::Held(hold) => {
-                let reason = format!("{}: {}", hold.why.as_str(), hold.detail);
-                if last.as_ref() != Some(&reason) {
-                    tracing::info!(what = kind, reason = %terminal(&reason), "held; it is tried again");
-                }
-                held = Some(reason);
-                if hold.why == Why::PaneGone {
-                    self.gone.store(true, Ordering::SeqCst);
-                    self.stop.set();
-                }
-            }
-            Outcome::Unknown { door, reason } => {
-                tracing::warn!(what = kind, door = door.as_str(), reason = %terminal(reason), "it is not known whether it arrived; it is not typed again");
-            }
-        }
-        *last = held;
-        outcome
-    }
 }

@@ -381,7 +381,17 @@ pub(crate) struct Said {
 
 impl Said {
     pub(crate) fn of(mut command: Command) -> Self {
-        let done = command.stdin(Pipe::null()).output().unwrap();
+        Self::from(command.stdin(Pipe::null()).output().unwrap())
+    }
+
+    /// Of a command with something on its standard input.
+    pub(crate) fn fed(command: Command, input: &str) -> Self {
+        Self::from(muster_testkit::fed(command, input))
+    }
+}
+
+impl From<std::process::Output> for Said {
+    fn from(done: std::process::Output) -> Self {
         Self {
             status: done.status,
             out: String::from_utf8(done.stdout).unwrap(),

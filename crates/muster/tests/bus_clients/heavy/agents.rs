@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use muster_testkit::{Model, claude, claude_env};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Bus, Model, claude, filled, finish, guide, tools};
+use crate::support::{Bus, filled, finish, guide, heard, tools};
 
 /// What an agent does in these tests: it joins and says hello.
 fn hello(prefix: &str, namespace: Option<&str>, agent: &str) -> Value {
@@ -57,21 +58,7 @@ pub(super) fn claude_code_asked(bus: &Bus, model: &Model, prompt: &str) -> Comma
             "--verbose",
         ],
     );
-    command.envs([
-        ("ANTHROPIC_BASE_URL", model.url().as_str()),
-        ("ANTHROPIC_API_KEY", "sk-ant-dummy-000"),
-        ("TERM", "dumb"),
-        ("LANG", "C.UTF-8"),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-        ("DISABLE_TELEMETRY", "1"),
-        ("DISABLE_ERROR_REPORTING", "1"),
-        ("DISABLE_AUTOUPDATER", "1"),
-        ("DISABLE_BUG_COMMAND", "1"),
-        ("DISABLE_COST_WARNINGS", "1"),
-        ("CLAUDE_CODE_ENABLE_TELEMETRY", "0"),
-        ("ENABLE_TOOL_SEARCH", "false"),
-        ("CLAUDE_CODE_MAX_RETRIES", "1"),
-    ]);
+    command.envs(claude_env(model.port)).env("TERM", "dumb");
     command
 }
 
@@ -87,7 +74,7 @@ fn claude_code_joins_and_posts_with_the_printed_commands_on_both_ways() {
         let agent = if far { "claude-far" } else { "claude-near" };
         let (token, model) = (
             bus.token(agent),
-            Model::new(&bus, &hello("mcp__agent-coord__", None, agent)),
+            Model::new(&bus.path(""), "model", &hello("mcp__agent-coord__", None, agent)),
         );
         let daemon = bus.daemon(0, None);
         as_printed(
@@ -111,7 +98,11 @@ fn claude_code_begins_a_session_where_one_token_is_for_all() {
     let lines = guide("Claude Code", "sh");
     let (bus, token) = (Bus::new(), "one-token-for-all-of-us");
     bus.offer("claude", &program);
-    let model = Model::new(&bus, &hello("mcp__agent-coord__", None, "claude-shared"));
+    let model = Model::new(
+        &bus.path(""),
+        "model",
+        &hello("mcp__agent-coord__", None, "claude-shared"),
+    );
     let daemon = bus.daemon(0, Some(token));
     as_printed(&bus, &filled(&lines[1], &daemon, token));
     let (good, said) = finish(&bus, claude_code(&bus, &model));
@@ -131,7 +122,7 @@ fn claude_code_carries_on_after_the_daemon_was_restarted_under_it() {
     // The model answers the join with the next call only once the daemon is another.
     let restarted = bus.path("restarted");
     steps[1]["when"] = restarted.display().to_string().into();
-    let model = Model::new(&bus, &steps);
+    let model = Model::new(&bus.path(""), "model", &steps);
     let running = claude_code(&bus, &model);
     let said = std::thread::scope(|scope| {
         let agent = scope.spawn(|| finish(&bus, running));
@@ -199,7 +190,11 @@ fn codex_joins_and_posts_with_the_printed_entries_on_both_ways() {
         let bus = Bus::new();
         offer(&bus, &tools, "codex");
         let agent = if far { "codex-far" } else { "codex-near" };
-        let model = Model::new(&bus, &hello("", Some("mcp__agent_coord"), agent));
+        let model = Model::new(
+            &bus.path(""),
+            "model",
+            &hello("", Some("mcp__agent_coord"), agent),
+        );
         let token = bus.token(agent);
         let daemon = bus.daemon(0, None);
         let entry = if far {
@@ -213,7 +208,7 @@ fn codex_joins_and_posts_with_the_printed_entries_on_both_ways() {
         assert!(good, "{said}");
         said_hello(&bus, agent, &said);
         assert!(
-            model.heard().contains("registered"),
+            heard(&model).contains("registered"),
             "the model did not see what join answered"
         );
     }
@@ -229,7 +224,7 @@ fn gemini_cli_joins_and_posts_with_the_printed_entries_on_both_ways() {
         let bus = Bus::new();
         offer(&bus, &tools, "gemini");
         let agent = if far { "gemini-far" } else { "gemini-near" };
-        let model = Model::new(&bus, &hello("mcp_agent-coord_", None, agent));
+        let model = Model::new(&bus.path(""), "model", &hello("mcp_agent-coord_", None, agent));
         let token = bus.token(agent);
         let daemon = bus.daemon(0, None);
         let entry = if far {

@@ -4,10 +4,11 @@ use std::io::Write as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use muster_testkit::{Model, claude};
 use serde_json::json;
 
 use super::agents::claude_code_asked;
-use crate::support::{Bus, Model, claude, finish};
+use crate::support::{Bus, finish};
 
 const ONCE: &str = "do not call read_messages for them again";
 
@@ -64,7 +65,7 @@ fn what_was_sent_before_a_prompt_is_in_what_the_model_hears_as_a_whole_page() {
         .map(|number| format!("<{number}> {}", "words \"and\" more ".repeat(20)))
         .collect();
     dms(&bus, &texts);
-    let model = Model::new(&bus, &json!([{"text": "done"}]));
+    let model = Model::new(&bus.path(""), "model", &json!([{"text": "done"}]));
     let (good, said) = finish(&bus, claude_code_asked(&bus, &model, "say hello"));
     assert!(good, "{said}");
     // At the end of the turn the next page follows, and so on until all is told or the client has had enough.
@@ -83,7 +84,8 @@ fn what_is_sent_in_a_turn_puts_off_its_end_once_and_not_twice() {
     let Some(bus) = wired(&[]) else { return };
     let go = bus.path("go");
     let model = Model::new(
-        &bus,
+        &bus.path(""),
+        "model",
         &json!([{"text": "first", "when": go}, {"text": "second"}, {"text": "third"}]),
     );
     let running = claude_code_asked(&bus, &model, "say hello");
@@ -117,7 +119,7 @@ fn a_prompt_longer_than_a_pipe_holds_and_a_quiet_inbox_trouble_nobody_in_a_wired
         return;
     };
     let status = json!({"tool": "mcp__agent-coord__status", "input": {"agentId": "ada"}});
-    let model = Model::new(&bus, &json!([status, {"text": "done"}]));
+    let model = Model::new(&bus.path(""), "model", &json!([status, {"text": "done"}]));
     let long = "x".repeat(120_000);
     let (good, said) = finish(&bus, claude_code_asked(&bus, &model, &long));
     assert!(good && !said.contains("hook error"), "{said}");

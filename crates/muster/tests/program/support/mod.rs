@@ -4,7 +4,7 @@ mod http;
 mod look;
 mod raw;
 
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -252,16 +252,8 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    fn of(mut command: Command, stdin: &str) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // A command that reads nothing may have ended already.
-        let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
-        let done = child.wait_with_output().unwrap();
+    fn of(command: Command, stdin: &str) -> Self {
+        let done = muster_testkit::fed(command, stdin);
         Self {
             status: done.status,
             out: String::from_utf8(done.stdout).unwrap(),

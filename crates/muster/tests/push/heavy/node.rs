@@ -453,3 +453,28 @@ fn a_log_that_is_no_file_is_refused_and_nothing_runs() {
         assert!(!machine.file("pids/pusher-me.pid").exists(), "{what}");
     }
 }
+
+#[test]
+fn no_pane_of_a_node_gets_the_token_from_the_tmux_server_either() {
+    let machine = Machine::new("me");
+    machine
+        .tmux
+        .run(&["set-environment", "-g", "AGENT_COORD_TOKEN", &machine.token]);
+    let said = machine.up("me");
+    assert!(said.status.success(), "{said:?}");
+    let environment = fs::read_to_string(machine.agent("me").folder.join("environment")).unwrap();
+    assert!(!environment.contains(&machine.token), "{environment}");
+    // Nor does one that somebody opens in its session later.
+    let seen = machine.bus.path("seen");
+    let print = format!("env > '{0}.new'; mv '{0}.new' '{0}'; sleep 60", seen.display());
+    machine
+        .tmux
+        .run(&["split-window", "-d", "-t", "=coord-me:", "sh", "-c", &print]);
+    until("the other pane", || seen.exists());
+    let environment = fs::read_to_string(&seen).unwrap();
+    assert!(
+        environment.contains("TMUX_PANE") && !environment.contains(&machine.token),
+        "{environment}"
+    );
+    assert!(machine.down("me").status.success());
+}

@@ -452,6 +452,65 @@ fn a_local_pusher_goes_on_under_the_new_id_of_its_agent() {
 }
 
 #[test]
+fn a_pusher_goes_on_under_the_new_id_of_its_agent_over_the_wire_too() {
+    for rooms in [true, false] {
+        let (bus, tmux) = (Bus::new(), Tmux::new());
+        let (token, peers) = (bus.mint("me"), bus.mint("peer"));
+        let daemon = bus.daemon_with(&[]);
+        let agent = tmux.agent("me");
+        let (me, peer) = (daemon.session(&token), daemon.session(&peers));
+        me.ok("join", json!({"agentId": "me"}));
+        peer.ok("join", json!({"agentId": "peer"}));
+        let mut command = pusher(&bus, &tmux, &daemon.url(), &token, &agent);
+        if !rooms {
+            command.arg("--no-room");
+        }
+        let pushing = Pusher::start(command);
+        // Long enough for its question to wait at the bus, which is told of the rename there.
+        std::thread::sleep(Duration::from_millis(500));
+        let begun = Instant::now();
+        me.ok("rename_agent", json!({"agentId": "me", "newAgentId": "myself"}));
+        peer.ok(
+            "send_message",
+            json!({"from": "peer", "to": "myself", "text": "under the new name"}),
+        );
+        agent.gets("under the new name");
+        assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
+        until("the message is read", || {
+            peer.ok("status", json!({"agentId": "myself"}))["inboxUnread"] == 0
+        });
+        assert_eq!(marker(&bus, "myself")["tmuxTarget"], agent.pane);
+        assert!(
+            !bus.file(".muster/deliverers/me.json").exists(),
+            "nobody delivers to the old id"
+        );
+        let said = pushing.end_by(Signal::SIGTERM);
+        assert!(said.0.success(), "{said:?}");
+        assert!(said.1.contains("was renamed"), "{}", said.1);
+        assert!(!has_marker(&bus, "myself") && !has_marker(&bus, "me"));
+    }
+}
+
+#[test]
+fn under_a_token_that_all_share_it_follows_where_it_may_be_a_live_agent() {
+    let (bus, tmux) = (Bus::new(), Tmux::new());
+    let daemon = bus.daemon_with(&[("AGENT_COORD_TOKEN", SHARED)]);
+    let agent = tmux.agent("me");
+    let (me, peer) = (daemon.session(SHARED), daemon.session(SHARED));
+    me.ok("join", json!({"agentId": "me"}));
+    peer.ok("join", json!({"agentId": "peer"}));
+    let mut command = pusher(&bus, &tmux, &daemon.url(), SHARED, &agent);
+    command.arg("--force");
+    let _pushing = Pusher::start(command);
+    me.ok("rename_agent", json!({"agentId": "me", "newAgentId": "myself"}));
+    peer.ok(
+        "send_message",
+        json!({"from": "peer", "to": "myself", "text": "under the new name"}),
+    );
+    agent.gets("under the new name");
+}
+
+#[test]
 fn a_local_pusher_needs_no_server() {
     let (bus, tmux) = (Bus::new(), Tmux::new());
     let agent = tmux.agent("me");
@@ -479,4 +538,43 @@ fn a_local_pusher_needs_no_server() {
         both
     });
     assert_eq!(said.status.code(), Some(2), "{said:?}");
+}
+
+#[test]
+fn two_agents_in_panes_of_one_number_in_two_tmux_servers_are_both_pushed_to() {
+    let (bus, one, two) = (Bus::new(), Tmux::new(), Tmux::new());
+    let peer = bus.joined("peer");
+    let agents = [(&one, one.agent("me")), (&two, two.agent("you"))];
+    assert_eq!(
+        agents[0].1.pane, agents[1].1.pane,
+        "each server counts for itself"
+    );
+    let _pushing: Vec<Pusher> = agents
+        .iter()
+        .map(|(tmux, agent)| {
+            let mut command = bus.command(&[
+                "bus",
+                "pusher",
+                "--local",
+                "--agent",
+                &agent.id,
+                "--tmux",
+                &agent.pane,
+            ]);
+            command.env("TMUX", tmux.env());
+            Pusher::start(command)
+        })
+        .collect();
+    for (_, agent) in &agents {
+        let text = format!("for {}", agent.id);
+        peer.ok(
+            "send_message",
+            json!({"from": "peer", "to": agent.id, "text": text}),
+        );
+        agent.gets(&text);
+    }
+    assert_ne!(
+        marker(&bus, "me")["tmuxSocket"],
+        marker(&bus, "you")["tmuxSocket"]
+    );
 }
