@@ -352,6 +352,7 @@ fn policies(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "of_task" => (Nothing, args![a.task]),
         "attach" => (Nothing, args![a.task, None::<i64>]),
         "project" => (Nothing, args![a.project]),
+        "asks" => (Zero, args![]),
         "calls" => (Nothing, args![0_i64, 500_i64]),
         _ => return None,
     })

@@ -13,90 +13,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::asks::{PairView, pairs};
+use super::audit_words::{EVENTS, OUTCOMES};
 use super::caller::Person;
 use super::fields::Asked;
 use super::refuse;
 use super::view::{self, Here, PAGE, Shell, When, counted, one_line, query_value};
 use crate::Web;
 
-/// The events that the filter suggests; any other may be typed.
-const EVENTS: [&str; 60] = [
-    "ask.approve",
-    "ask.refuse",
-    "call",
-    "chief.removed",
-    "chief.set",
-    "db.add",
-    "db.remove",
-    "db.rename",
-    "host.add",
-    "host.remove",
-    "host.rename",
-    "integration.add",
-    "integration.remove",
-    "integration.rename",
-    "owner.added",
-    "owner.confirmed",
-    "owner.disabled",
-    "owner.enabled",
-    "owner.signed_in",
-    "owner.signed_out",
-    "owner.signed_out_everywhere",
-    "passkey.registered",
-    "passkey.removed",
-    "plugin.created",
-    "plugin.delivered",
-    "plugin.draft.approved",
-    "plugin.draft.claimed",
-    "plugin.draft.expired",
-    "plugin.draft.failed",
-    "plugin.draft.filed",
-    "plugin.draft.rejected",
-    "plugin.draft.sent",
-    "plugin.draft.superseded",
-    "plugin.draft.unconfirmed",
-    "plugin.retried",
-    "plugin.revoked",
-    "policy.apply_preset",
-    "policy.attach",
-    "policy.clear_layer",
-    "policy.create",
-    "policy.delete",
-    "policy.delete_refused",
-    "policy.fork",
-    "policy.grant",
-    "policy.import",
-    "policy.revoke",
-    "policy.save_empty",
-    "project.add",
-    "project.remove",
-    "project.rename",
-    "project.set_default",
-    "setting.set",
-    "task.add",
-    "task.cancel_run",
-    "task.close",
-    "task.set_status",
-    "task.spawn",
-    "task.worktree",
-    "token.created",
-    "token.revoked",
-];
-/// What can become of a call.
-const OUTCOMES: [&str; 12] = [
-    "allowed",
-    "allowed_by_person",
-    "allowed_by_recent_approval",
-    "auto_allowed_app_closed",
-    "refused_app_closed_strict",
-    "refused_by_person",
-    "refused_denied",
-    "refused_error",
-    "refused_expired",
-    "refused_not_granted",
-    "refused_queue_saturated",
-    "withdrawn",
-];
 /// Longest text that is looked for, in bytes.
 const LIMIT: usize = 200;
 
