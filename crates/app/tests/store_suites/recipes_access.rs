@@ -81,7 +81,7 @@ pub(crate) fn seeds(s: &Seeded) -> Vec<String> {
             a.layer, a.fork
         ),
         format!(
-            "INSERT INTO grants (id, owner_id, layer_id, action, scope_kind, scope, effect) VALUES ({}, {o}, {}, 'hosts_read', 'host', '{n}-scope', 'allow')",
+            "INSERT INTO grants (id, owner_id, layer_id, action, scope_kind, scope, effect) VALUES ({}, {o}, {}, 'hosts_read', 'host', '{n}-scope', 'ask')",
             a.others, a.layer
         ),
         format!(
