@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-import { HOUR, Muster, PASSWORD, Person, axe, screenshots, test } from "./bench.mjs";
+import { HOUR, Muster, PASSWORD, Person, axe, folder, screenshots, test } from "./bench.mjs";
 
 const DRAFTS = "/attention?tab=drafts";
 const SIZES = { phone: { width: 360, height: 740 }, desktop: { width: 1280, height: 900 } };
@@ -199,6 +199,25 @@ async function populate() {
   await post(`/settings/tokens/${lost.id}/revoke`);
 }
 
+/** Projects, policies and tasks in every state, their words as long as they can be. */
+function govern() {
+  const made = (args) => muster.command(args);
+  for (const name of ["engine", long(64)]) made(["project", "add", name, "--root", folder("project")]);
+  for (const name of ["tower", long(64)]) made(["host", "add", name]);
+  const policy = made(["policy", "create", "shared"]);
+  const grant = (layer, action, scope, effect) => made(["policy", "grant", "shared", "--layer", layer, action, scope, effect]);
+  grant("global", "hosts_read", "host:tower", "ask");
+  grant("global", "projects_read", `project:${long(64)}`, "allow");
+  grant("project", "hosts_read", "any", "allow");
+  grant("task", "projects_read", "any", "allow");
+  made(["policy", "fork", "shared", `f${long(63)}`]);
+  const task = made(["task", "add", "--project", "engine", "--title", "Tidy up", "--policy", "shared"]);
+  made(["task", "add", "--project", long(64), "--title", long(200), "--unscoped"]);
+  made(["task", "add", "--project", "engine", "--title", "Nobody's", "--body", `<b>no</b>\n${long(150)}`]);
+  made(["task", "spawn", task]);
+  return { policy, task };
+}
+
 // ---- The pages
 
 test("setting up and signing in", async () => {
@@ -222,7 +241,7 @@ test("setting up and signing in", async () => {
 
 test("before anything is set up", async () => {
   await person.signIn();
-  await lookAtAll({ "overview-newcomer": "/", "drafts-empty": DRAFTS, "plugins-empty": "/plugins", "chief-empty": "/chief", "settings-empty": "/settings" });
+  await lookAtAll({ "overview-newcomer": "/", "drafts-empty": DRAFTS, "plugins-empty": "/plugins", "chief-empty": "/chief", "settings-empty": "/settings", "asks-empty": "/attention", "policies-empty": "/policies", "tasks-empty": "/tasks", "projects-empty": "/projects" });
   clean();
 });
 
@@ -233,6 +252,26 @@ test("with everything there is, the pages that show it", async () => {
   await lookAtAll(addresses, async (at, name) => {
     if (name === "drafts") assert.ok((await at.locator("[data-card]").count()) >= 10);
     if (name === "drafts" || name === "plugins") for (const part of await at.locator("main details > summary").all()) await part.click();
+  });
+  clean();
+});
+
+test("with everything there is, the pages of policies, tasks and projects", async () => {
+  const { policy, task } = govern();
+  const addresses = {
+    policies: "/policies",
+    policy: `/policies/${policy}`,
+    "policy-preview": `/policies/${policy}?act=preset&layer=global&preset=observer&project=1`,
+    tasks: "/tasks",
+    task: `/tasks/${task}`,
+    permissions: `/tasks/${task}/permissions`,
+    "permissions-preview": `/tasks/${task}/permissions?act=preset&layer=task&preset=reviewer`,
+    projects: "/projects",
+    asks: "/attention",
+    "audit-verified": "/audit?verify=1",
+  };
+  await lookAtAll(addresses, async (at) => {
+    for (const part of await at.locator("main details > summary").all()) await part.click();
   });
   clean();
 });
@@ -281,11 +320,11 @@ test("with everything there is, the settings, a confirmation and a refusal", asy
 // spec: UIP-009
 test("a phone shows the pages at its own width, with room for a finger", async () => {
   const phone = await Person.at(muster, { ...SIZES.phone, isMobile: true, hasTouch: true, deviceScaleFactor: 2, storageState: await person.context.storageState() });
-  for (const path of ["/", DRAFTS, "/plugins", "/settings", "/audit"]) {
+  for (const path of ["/", DRAFTS, "/plugins", "/settings", "/audit", "/attention", "/policies", "/policies/1", "/tasks", "/tasks/1", "/projects"]) {
     await phone.open(path);
     assert.equal(await phone.page.evaluate(() => innerWidth), 360, path);
     const small = await phone.page.evaluate(() => {
-      const all = Array.from(document.querySelectorAll("button, .button, input:not([type=hidden]), summary, nav a")).filter((element) => element.checkVisibility());
+      const all = Array.from(document.querySelectorAll("button, .button, input:not([type=hidden]), select, summary, nav a")).filter((element) => element.checkVisibility());
       return all.filter((element) => element.getBoundingClientRect().height < 44).map((element) => element.outerHTML.slice(0, 100));
     });
     assert.deepEqual(small, [], `${path}: what a finger presses is at least 44 pixels high`);

@@ -18,6 +18,8 @@ mod editing;
 mod forking;
 #[path = "access/presets.rs"]
 mod presets;
+#[path = "access/previewing.rs"]
+mod previewing;
 #[path = "access/races.rs"]
 mod races;
 #[path = "access/transfer.rs"]

@@ -2,7 +2,7 @@
 #![cfg(test)]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What the stories need beside the program.
 struct Tools {
@@ -40,8 +40,8 @@ impl Tools {
     }
 }
 
-/// Runs one story to its end.
-fn tell(story: &str) {
+/// The command that tells a story, unless what it needs is missing.
+fn story(story: &str) -> Option<Command> {
     let tools = match Tools::found() {
         Ok(tools) => tools,
         Err(missing) if std::env::var_os("CI").is_some() => {
@@ -49,29 +49,112 @@ fn tell(story: &str) {
         }
         Err(missing) => {
             eprintln!("SKIPPED in the browser: {story}: {missing} (./test installs it)");
-            return;
+            return None;
         }
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let program = Path::new(env!("CARGO_BIN_EXE_muster"));
     let screenshots = program.ancestors().nth(2).unwrap().join("screenshots");
-    let ended = Command::new("node")
+    let mut command = Command::new("node");
+    command
         .arg(root.join("tests/browser").join(format!("{story}.mjs")))
         .env("MUSTER_TEST_BINARY", program)
         .env("MUSTER_TEST_TOOLS", tools.folder)
         .env("MUSTER_TEST_CHROMIUM", tools.chromium)
-        .env("MUSTER_TEST_SCREENSHOTS", screenshots)
-        .status()
-        .unwrap();
+        .env("MUSTER_TEST_SCREENSHOTS", screenshots);
+    Some(command)
+}
+
+/// Runs one story to its end.
+fn tell(name: &str) {
+    let Some(mut command) = story(name) else { return };
+    let ended = command.status().unwrap();
     assert!(
         ended.success(),
-        "the story {story} ended with {ended}; what it said stands above"
+        "the story {name} ended with {ended}; what it said stands above"
     );
+}
+
+/// Runs a story that needs an agent to its end, and makes the agent's calls from here: beside the server, on its data folder.
+fn tell_with_agent(name: &str) {
+    let Some(mut command) = story(name) else { return };
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    agent::calls(child.stdout.take().unwrap(), child.stdin.take().unwrap());
+    let ended = child.wait().unwrap();
+    assert!(
+        ended.success(),
+        "the story {name} ended with {ended}; what it said stands above"
+    );
+}
+
+/// An agent's calls as the server decides them: a line `CALL {…}` of the story's begins one, and its end is a line back.
+mod agent {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::path::Path;
+    use std::process::{ChildStdin, ChildStdout};
+    use std::sync::{Arc, Mutex};
+
+    use muster_app::{App, access, accounts};
+    use muster_core::Clock;
+    use muster_policy::{Action, Needs, Resource, ScopeKind, Target};
+    use muster_store::{Db, Options};
+    use serde_json::{Value, json};
+
+    pub(super) fn calls(said: ChildStdout, back: ChildStdin) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (mut app, back) = (None, Arc::new(Mutex::new(back)));
+        for line in BufReader::new(said).lines() {
+            let line = line.unwrap();
+            let Some(call) = line.strip_prefix("CALL ") else {
+                println!("{line}");
+                continue;
+            };
+            let call: Value = serde_json::from_str(call).unwrap();
+            let app: App = app
+                .get_or_insert_with(|| runtime.block_on(open(call["data"].as_str().unwrap())))
+                .clone();
+            let back = back.clone();
+            runtime.spawn(async move {
+                let end = json!({"n": call["n"], "code": end(&app, &call).await});
+                writeln!(back.lock().unwrap(), "{end}").unwrap();
+            });
+        }
+        if let Some(app) = app {
+            runtime.block_on(app.tasks.stop());
+        }
+    }
+
+    async fn open(data: &str) -> App {
+        let data = Path::new(data);
+        let url = format!("sqlite://{}", data.join("muster.db").display());
+        let db = Db::open(&Options::new(url, data.join("locks"))).await.unwrap();
+        App::new(db, Clock::system(), muster_testkit::settings(data))
+    }
+
+    /// `allowed`, or the code of the refusal.
+    async fn end(app: &App, call: &Value) -> &'static str {
+        let text = |name: &str| call[name].as_str().unwrap();
+        let caller = accounts::agent(app, text("token")).await.unwrap().unwrap();
+        let host = Target::new(Resource::new(ScopeKind::Host, text("host")).unwrap()).unwrap();
+        let call = access::Call {
+            tool: text("tool").to_owned(),
+            arguments: call["arguments"].clone(),
+            needs: Needs::of(Action::HostsRead, host),
+        };
+        match access::decide(app, &caller, call).await {
+            Ok(_) => "allowed",
+            Err(refused) => refused.code,
+        }
+    }
 }
 
 /// One browser at a time: it takes both cores of a small machine.
 mod heavy {
-    use super::tell;
+    use super::{tell, tell_with_agent};
 
     // spec: TOK-003 TOK-025 TOK-026 UIP-007
     #[test]
@@ -102,6 +185,12 @@ mod heavy {
     #[test]
     fn an_open_page_keeps_itself_up_to_date_and_takes_nothing_from_the_hand() {
         tell("live");
+    }
+
+    // spec: ASK-002 ASK-003 ASK-008 ASK-009 ASK-013 ASK-027 ASK-035 ASK-039 ASK-046 PRE-014 PRE-018..PRE-021 AUDIT-008
+    #[test]
+    fn a_call_that_waits_is_answered_on_an_open_page_and_policies_are_edited_with_what_would_change() {
+        tell_with_agent("permissions");
     }
 
     // spec: UIP-009

@@ -300,7 +300,7 @@ async fn first(app: &App, who: &Who, call: &Call) -> Result<Step, Fault> {
                         facts.record(tx, now, permit.basis().outcome(), None, None);
                         Ok(Step::Permitted(Permitted { permit }))
                     }
-                    Decision::Deny(refusal) => Ok(Step::Refused(deny(tx, now, &facts, &refusal).await?)),
+                    Decision::Deny(refusal) => Ok(Step::Refused(deny(tx, now, &facts, &refusal))),
                     Decision::Ask(_) => Ok(Step::Ask),
                 }
             })
@@ -337,16 +337,11 @@ pub async fn refuse_at_gate(app: &App, caller: &AgentCaller, call: Call, message
     }
 }
 
-pub(super) async fn deny(
-    tx: &mut Tx,
-    now: Time,
-    facts: &Facts,
-    refusal: &muster_policy::Refusal,
-) -> Result<Refused, Fault> {
+pub(super) fn deny(tx: &mut Tx, now: Time, facts: &Facts, refusal: &muster_policy::Refusal) -> Refused {
     facts.record(tx, now, refusal.outcome(), None, None);
-    Ok(if hides(refusal.verdicts()) {
+    if hides(refusal.verdicts()) {
         hidden(refusal.verdicts())
     } else {
         refused(refusal.outcome(), refusal.to_string(), facts, None)
-    })
+    }
 }

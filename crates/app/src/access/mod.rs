@@ -7,6 +7,7 @@
 mod asks;
 mod gate;
 mod listing;
+mod outlook;
 mod presence;
 mod prompt;
 mod queue;
@@ -20,6 +21,7 @@ pub use gate::{Call, Permitted, Refused, decide, refuse_at_gate};
 pub use listing::{
     Connection, Reachable, Whoami, WhoamiGrant, WhoamiTask, connections, leaves, reachable, whoami,
 };
+pub use outlook::{Outlook, outlook};
 pub use presence::{Present, Process, Seat, present, somebody_present};
 pub use prompt::{ToolPrompt, Unanswered, prompt};
 pub use sql::STATEMENTS;

@@ -77,7 +77,7 @@ pub(super) async fn queue(app: &App, who: &Who, call: &Call) -> Result<Queued, F
                         return Ok(Queued::Permitted(Permitted { permit }));
                     }
                     Decision::Deny(refusal) => {
-                        return Ok(Queued::Refused(deny(tx, now, &facts, &refusal).await?));
+                        return Ok(Queued::Refused(deny(tx, now, &facts, &refusal)));
                     }
                     Decision::Ask(asked) => asked,
                 };

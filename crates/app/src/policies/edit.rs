@@ -326,7 +326,7 @@ pub async fn revoke(
 }
 
 /// The scope that a word names among the grants there are: also of a resource that is gone, by its id or its last name.
-fn scope_of_a_grant(
+pub(super) fn scope_of_a_grant(
     resources: &Resources,
     layer: &Layer,
     action: Action,
@@ -524,7 +524,11 @@ struct ProjectRow {
     integration_id: Option<i64>,
 }
 
-async fn expand(tx: &mut Tx, preset: Preset, project: ProjectId) -> Result<(Layer, Resources), PolicyError> {
+pub(super) async fn expand(
+    tx: &mut Tx,
+    preset: Preset,
+    project: ProjectId,
+) -> Result<(Layer, Resources), PolicyError> {
     let row: ProjectRow = tx
         .optional(&sql::PROJECT, (project,))
         .await?

@@ -7,6 +7,7 @@
 mod edit;
 mod error;
 mod load;
+mod preview;
 mod sql;
 mod transfer;
 mod view;
@@ -18,6 +19,9 @@ pub use edit::{
 pub use error::PolicyError;
 pub use load::{Chosen, Found, Subjects, find, list};
 pub(crate) use load::{Governing, standing_of_task};
+pub use muster_policy::LayerName;
+pub(crate) use preview::any_ask;
+pub use preview::{Change, Changed, PresetLine, Preview, nameable, presets, what_would_change};
 pub use sql::STATEMENTS;
 pub use transfer::{Exported, ExportedLayers, Simulated, Triple, WhenThere, export, import, simulate};
 pub(crate) use view::resolved;

@@ -103,6 +103,11 @@ pub(super) static PROJECT: Sql = owned(
     "policies.project",
     "SELECT id, repo, integration_id FROM projects WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
 );
+/// Whether a grant of `ask` stands anywhere.
+pub(super) static ASKS: Sql = owned(
+    "policies.asks",
+    "SELECT count(*) FROM owners o WHERE o.id = $1 AND EXISTS (SELECT 1 FROM grants g WHERE g.owner_id = $1 AND g.effect = 'ask')",
+);
 /// The calls that were decided under a policy, oldest first, a page at a time.
 pub(super) static CALLS: Sql = owned(
     "policies.calls",
@@ -134,5 +139,6 @@ pub static STATEMENTS: &[&Sql] = &[
     &RUN_DEPENDENTS,
     &FORK_DEPENDENTS,
     &PROJECT,
+    &ASKS,
     &CALLS,
 ];

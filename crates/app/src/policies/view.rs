@@ -199,7 +199,7 @@ pub struct Shown {
     pub notes: Vec<String>,
 }
 
-fn layers(policy: &Policy, resources: &Resources) -> ShownLayers {
+pub(super) fn layers(policy: &Policy, resources: &Resources) -> ShownLayers {
     let dead: HashMap<(LayerName, &Grant), Dead> = dead_rules(policy, resources.live())
         .into_iter()
         .map(|rule| ((rule.layer, rule.grant), rule.why))

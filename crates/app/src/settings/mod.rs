@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_core::Fault;
 use muster_core::ids::OwnerId;
 use muster_core::text::terminal;
-use muster_store::Tx;
+use muster_store::{Topic, Tx};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -295,6 +295,7 @@ pub async fn set(app: &App, owner: OwnerId, key: Key, value: &str) -> Result<Set
                     data: json!({"key": key.name, "value": key.read(&value), "before": before.as_deref().and_then(|text| key.read(text))}),
                 };
                 audit::record(tx, now, event).await?;
+                tx.wake(Topic::Owner(owner));
                 Ok(key.shown(Some(&value)))
             })
         })

@@ -81,7 +81,7 @@ pub(crate) fn seeds(s: &Seeded) -> Vec<String> {
             a.layer, a.fork
         ),
         format!(
-            "INSERT INTO grants (id, owner_id, layer_id, action, scope_kind, scope, effect) VALUES ({}, {o}, {}, 'hosts_read', 'host', '{n}-scope', 'allow')",
+            "INSERT INTO grants (id, owner_id, layer_id, action, scope_kind, scope, effect) VALUES ({}, {o}, {}, 'hosts_read', 'host', '{n}-scope', 'ask')",
             a.others, a.layer
         ),
         format!(
@@ -352,6 +352,7 @@ fn policies(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "of_task" => (Nothing, args![a.task]),
         "attach" => (Nothing, args![a.task, None::<i64>]),
         "project" => (Nothing, args![a.project]),
+        "asks" => (Zero, args![]),
         "calls" => (Nothing, args![0_i64, 500_i64]),
         _ => return None,
     })

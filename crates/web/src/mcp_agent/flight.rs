@@ -10,9 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 type Key = (TokenId, RequestId);
 
+/// A call under way: its number in this process, and what ends it.
+type Flying = (u64, CancellationToken);
+
 /// Every call under way, by its agent's token and its number. Cloning shares them.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<Mutex<HashMap<Key, Vec<(u64, CancellationToken)>>>>);
+pub(crate) struct Calls(Arc<Mutex<HashMap<Key, Vec<Flying>>>>);
 
 impl Calls {
     /// Notes a call until the answer is dropped.
@@ -49,7 +52,7 @@ impl Calls {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Vec<(u64, CancellationToken)>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Vec<Flying>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,7 +98,8 @@ impl Drop for Underway {
 mod tests {
     use super::*;
 
-    const CANCEL: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"enough"}}"#;
+    const CANCEL: &[u8] =
+        br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"enough"}}"#;
 
     fn begin(calls: &Calls, agent: i64, id: RequestId) -> (Underway, CancellationToken) {
         let given_up = CancellationToken::new();

@@ -107,7 +107,10 @@
   }
 
   function isBeingTyped(element) {
-    return all("input", element).some((field) => field.type !== "hidden" && (field === document.activeElement || field.value !== field.defaultValue));
+    const chosen = (field) => (field.localName === "select"
+      ? Array.from(field.options).some((option) => option.selected !== option.defaultSelected) && field.selectedIndex > 0
+      : field.value !== field.defaultValue);
+    return all("input, select", element).some((field) => field.type !== "hidden" && (field === document.activeElement || chosen(field)));
   }
 
   // Where the focus was inside `element`, in terms that hold for its successor too.
@@ -178,6 +181,7 @@
     if (moved) {
       changedAt = performance.now();
       colourSpellings(live);
+      all("[data-grant]", live).forEach(narrowScopes);
     }
   }
 
@@ -204,6 +208,7 @@
       if (answer.redirected || !answer.ok) return;
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       setClock(page);
+      document.title = page.title;
       const before = sayings();
       for (const live of all("[data-live]")) {
         const fresh = page.querySelector(`[data-live="${CSS.escape(live.dataset.live)}"]`);
@@ -212,6 +217,7 @@
         if (fresh.dataset.spoken !== undefined) live.dataset.spoken = fresh.dataset.spoken;
       }
       sayWhatChanged(before);
+      tellOfAsks();
       tellTimes();
     } catch {
       // The server is away; the stream's own retry brings the next look.
@@ -263,6 +269,19 @@
     shown.onclick = () => { window.focus(); location.assign(link.getAttribute("href")); shown.close(); };
   }
 
+  // A call that parks while nobody looks at the page that shows it.
+  let knownAsks = new Set();
+  const askCards = () => all("article[data-card]").map((card) => card.id).filter((id) => id.startsWith("ask-"));
+
+  function tellOfAsks() {
+    const now = askCards();
+    const fresh = now.filter((id) => !knownAsks.has(id));
+    knownAsks = new Set(now);
+    if (fresh.length === 0 || document.hasFocus() || !wantsTelling()) return;
+    const shown = new Notification("A call waits for you", { body: "An agent asks before it goes on.", tag: `muster-${fresh.at(-1)}` });
+    shown.onclick = () => { window.focus(); shown.close(); };
+  }
+
   function offerTelling() {
     const box = document.querySelector("[data-tell-box]");
     if (!box || !("Notification" in window) || !window.isSecureContext) return;
@@ -289,12 +308,15 @@
 
   // ---- The stream of hints ----
 
-  // A browser keeps six connections to a server, so only a page that is seen holds one; of those that are not, one, when it is to tell.
+  // A browser keeps six connections to a server, so only a page that is seen holds one; of those that are not, one, when it is to tell, and
+  // one, when asks are answered on it: that page can still show one, and its stream is what muster takes for somebody who can be asked.
   function listen() {
     const address = document.body.dataset.events;
     if (!address || !("EventSource" in window)) return;
+    const answers = address.includes("asks=1");
     let stream = null;
     let release = null;
+    let queued = null;
     const look = () => { refresh(); lookAtNotices().catch(() => {}); };
     const stop = () => {
       if (stream) stream.close();
@@ -310,19 +332,45 @@
         stop();
         announce("You are signed out. Load the page again to sign in.");
       });
+      // A server that could not answer ends the stream for good; one that is away is asked again by the browser itself.
+      stream.addEventListener("error", (event) => {
+        if (event.target.readyState !== EventSource.CLOSED || event.target !== stream) return;
+        stream = null;
+        setTimeout(() => { if (!document.hidden || release) start(); }, 5000);
+      });
     };
     const holdInBackground = (lock) => {
       if (!lock || !document.hidden) {
         if (document.hidden) stop();
         return undefined;
       }
+      start();
       return new Promise((resolve) => { release = resolve; });
+    };
+    // The pages that nobody looks at stand in line: when the one that holds the stream is closed, the next one takes its place.
+    const standInLine = () => {
+      queued = new AbortController();
+      const { signal } = queued;
+      navigator.locks.request("muster-asks", { ifAvailable: true }, (lock) => {
+        if (lock) return holdInBackground(lock);
+        if (!document.hidden || signal.aborted) return undefined;
+        stop();
+        navigator.locks.request("muster-asks", { signal }, holdInBackground).catch(() => {});
+        return undefined;
+      });
+    };
+    const leaveLine = () => {
+      if (queued) queued.abort();
+      queued = null;
     };
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) {
+        leaveLine();
         if (release) release();
         release = null;
         start();
+      } else if (answers) {
+        if (navigator.locks) standInLine();
       } else if (wantsTelling() && navigator.locks) {
         navigator.locks.request("muster-background", { ifAvailable: true }, holdInBackground);
       } else {
@@ -332,6 +380,7 @@
     addEventListener("pagehide", stop);
     addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
     if (!document.hidden) start();
+    else if (answers) (navigator.locks ? standInLine : start)();
   }
 
   // ---- Keys ----
@@ -346,12 +395,23 @@
     card.scrollIntoView({ block: "start" });
   }
 
+  // Presses the button that this key stands for, on the card that has the focus and on no other.
+  function answer(event) {
+    const at = document.activeElement;
+    const card = at && at.closest("[data-card]");
+    const form = card && card.querySelector(`form[data-key="${CSS.escape(event.key)}"]`);
+    if (!form) return;
+    event.preventDefault();
+    form.requestSubmit();
+  }
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented) return;
     const at = event.target;
     if (at instanceof Element && (at.closest("input, textarea, select") || at.isContentEditable)) return;
     if (event.key === "j") move(1);
     else if (event.key === "k") move(-1);
+    else if (!event.repeat) answer(event);
   });
 
   // A link to a decided draft opens it.
@@ -523,6 +583,24 @@
     }
   }
 
+  // ---- A grant's form: only the resources whose kind the chosen action is about ----
+
+  function narrowScopes(form) {
+    const action = form.querySelector("[data-grant-action]");
+    const scope = form.querySelector("[data-grant-scope]");
+    const kinds = (action.selectedOptions[0].dataset.kinds || "").split(" ");
+    for (const group of all("optgroup", scope)) {
+      group.hidden = !kinds.includes(group.dataset.kind);
+      group.disabled = group.hidden;
+    }
+    if (scope.selectedOptions[0] && scope.selectedOptions[0].parentElement.disabled) scope.value = "any";
+  }
+
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("[data-grant]");
+    if (form) narrowScopes(form);
+  });
+
   // ---- Copying a token ----
 
   function offerCopies() {
@@ -553,5 +631,7 @@
   offerPasskeys();
   offerTelling();
   offerCopies();
+  all("[data-grant]").forEach(narrowScopes);
+  knownAsks = new Set(askCards());
   listen();
 })();

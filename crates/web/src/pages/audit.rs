@@ -1,62 +1,42 @@
-//! `/audit`: what happened, newest first. Never changes a row.
+//! `/audit`: what happened, newest first, found by agent, task, tool, outcome, event and time. Never changes a row.
+
+use std::time::Duration;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
-use muster_app::audit::{self, Entry, Filter};
+use muster_app::audit::{self, Entry, Filter, Verified};
 use muster_core::clock::Time;
 use muster_core::ids::AuditId;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::asks::{PairView, pairs};
+use super::audit_words::{EVENTS, OUTCOMES};
 use super::caller::Person;
 use super::fields::Asked;
 use super::refuse;
-use super::view::{self, Here, PAGE, Shell, When, one_line, query_value};
+use super::view::{self, Here, PAGE, Shell, When, counted, one_line, query_value};
 use crate::Web;
 
-/// The events that the filter suggests; any other may be typed.
-const EVENTS: [&str; 26] = [
-    "chief.removed",
-    "chief.set",
-    "owner.added",
-    "owner.confirmed",
-    "owner.disabled",
-    "owner.enabled",
-    "owner.signed_in",
-    "owner.signed_out",
-    "owner.signed_out_everywhere",
-    "passkey.registered",
-    "passkey.removed",
-    "plugin.created",
-    "plugin.delivered",
-    "plugin.draft.approved",
-    "plugin.draft.claimed",
-    "plugin.draft.expired",
-    "plugin.draft.failed",
-    "plugin.draft.filed",
-    "plugin.draft.rejected",
-    "plugin.draft.sent",
-    "plugin.draft.superseded",
-    "plugin.draft.unconfirmed",
-    "plugin.retried",
-    "plugin.revoked",
-    "token.created",
-    "token.revoked",
-];
-/// Longest event name that is looked for.
-const EVENT_LIMIT: usize = 100;
+/// Longest text that is looked for, in bytes.
+const LIMIT: usize = 200;
 
 #[derive(Template)]
 #[template(path = "audit.html")]
 pub(super) struct AuditPage {
     shell: Shell,
-    event: String,
+    which: Which,
     events: &'static [&'static str],
+    outcomes: &'static [&'static str],
     rows: Vec<RowView>,
     /// The address of the older rows.
     older: Option<String>,
+    /// The address of the same rows as JSON lines.
+    export: String,
+    /// What going along the chain found, when that was asked for.
+    verified: Option<VerifiedView>,
 }
 
 #[derive(Debug, Clone)]
@@ -65,12 +45,57 @@ struct RowView {
     event: String,
     actor: String,
     subject: String,
+    call: Option<CallView>,
     facts: Vec<(String, String)>,
+}
+
+/// A tool call, told so that it can be read.
+#[derive(Debug, Clone)]
+struct CallView {
+    tool: String,
+    outcome: String,
+    /// Whether the outcome let the call run.
+    ran: bool,
+    task: Option<String>,
+    pairs: Vec<JudgedView>,
+    policy: String,
+    ask: Option<String>,
+    decider: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+struct JudgedView {
+    pair: PairView,
+    verdict: String,
+    layer: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+struct VerifiedView {
+    ok: bool,
+    rows: String,
+    first_bad: Option<String>,
+}
+
+impl From<Verified> for VerifiedView {
+    fn from(verified: Verified) -> Self {
+        Self {
+            ok: verified.ok,
+            rows: counted(verified.rows.unsigned_abs(), "row"),
+            first_bad: verified.first_bad,
+        }
+    }
 }
 
 impl RowView {
     fn new(entry: Entry, now: Time) -> Self {
+        let call = (entry.event == "call").then(|| CallView::new(&entry));
+        let actor = match (&call, text(&entry.data, "/agent/label")) {
+            (Some(_), Some(label)) => format!("{label} ({})", one_line(&entry.actor)),
+            _ => one_line(&entry.actor),
+        };
         let facts = match entry.data {
+            _ if call.is_some() => Vec::new(),
             Value::Object(facts) => facts
                 .into_iter()
                 .map(|(name, value)| (one_line(&name), fact(&value)))
@@ -81,11 +106,51 @@ impl RowView {
         Self {
             at: When::new(entry.at, now),
             event: one_line(&entry.event),
-            actor: one_line(&entry.actor),
+            actor,
             subject: one_line(&entry.subject),
+            call,
             facts,
         }
     }
+}
+
+impl CallView {
+    fn new(entry: &Entry) -> Self {
+        let none = Value::Null;
+        let charged = entry.data.get("pairs").unwrap_or(&none);
+        let verdicts = charged.as_array().map(Vec::as_slice).unwrap_or_default();
+        let outcome = entry.outcome.as_deref().map(one_line).unwrap_or_default();
+        let policy = match (
+            text(&entry.data, "/policy/name"),
+            entry.data.pointer("/policy/revision"),
+        ) {
+            (Some(name), Some(revision)) => format!("{name}, revision {revision}"),
+            _ => "none".to_owned(),
+        };
+        Self {
+            tool: entry.tool.as_deref().map(one_line).unwrap_or_default(),
+            ran: outcome.contains("allowed"),
+            outcome,
+            task: text(&entry.data, "/task/title").or_else(|| entry.task.as_deref().map(one_line)),
+            pairs: pairs(charged)
+                .into_iter()
+                .zip(verdicts)
+                .map(|(pair, found)| JudgedView {
+                    pair,
+                    verdict: text(found, "/verdict").unwrap_or_default(),
+                    layer: text(found, "/layer"),
+                })
+                .collect(),
+            policy,
+            ask: text(&entry.data, "/ask_id"),
+            decider: text(&entry.data, "/decided_by"),
+        }
+    }
+}
+
+/// The text at a place of a row's data, readable.
+fn text(data: &Value, place: &str) -> Option<String> {
+    data.pointer(place).and_then(Value::as_str).map(one_line)
 }
 
 fn fact(value: &Value) -> String {
@@ -95,35 +160,129 @@ fn fact(value: &Value) -> String {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// Which rows, as the form asks for them.
+#[derive(Debug, Default, Clone, Deserialize)]
 pub(super) struct Which {
     #[serde(default)]
     event: String,
+    #[serde(default)]
+    agent: String,
+    #[serde(default)]
+    task: String,
+    #[serde(default)]
+    tool: String,
+    #[serde(default)]
+    outcome: String,
+    #[serde(default)]
+    since: String,
+    #[serde(default)]
+    until: String,
     before: Option<String>,
+    verify: Option<String>,
+}
+
+/// Why an address names no rows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Nothing {
+    /// No row is found by it.
+    There,
+    /// Its moments are none.
+    Moment,
+}
+
+impl Nothing {
+    pub(super) fn refusal(&self, headers: &HeaderMap) -> Response {
+        match self {
+            Self::There => refuse::not_found(headers),
+            Self::Moment => refuse::page(
+                StatusCode::BAD_REQUEST,
+                "Not understood",
+                "a moment is written such as 2026-03-04T05:06, in UTC. Nothing was looked for",
+                refuse::TO_AUDIT,
+            ),
+        }
+    }
 }
 
 impl Which {
-    /// The filter, or nothing for an address that can name no rows.
-    fn filter(&self) -> Option<Filter> {
-        let before = self
-            .before
-            .as_deref()
-            .map(str::parse::<AuditId>)
-            .transpose()
-            .ok()?;
-        let event = self.event.trim();
-        // Postgres takes no NUL in a text, and no event is that long.
-        if event.len() > EVENT_LIMIT || event.contains('\0') {
-            return None;
+    fn trimmed(self) -> Self {
+        let trim = |text: String| text.trim().to_owned();
+        Self {
+            event: trim(self.event),
+            agent: trim(self.agent),
+            task: trim(self.task),
+            tool: trim(self.tool),
+            outcome: trim(self.outcome),
+            since: trim(self.since),
+            until: trim(self.until),
+            ..self
         }
-        let limit = i64::try_from(PAGE).unwrap_or(i64::MAX - 1) + 1;
-        Some(Filter {
-            event: event.to_owned(),
+    }
+
+    fn texts(&self) -> [(&'static str, &str); 7] {
+        [
+            ("event", &self.event),
+            ("agent", &self.agent),
+            ("task", &self.task),
+            ("tool", &self.tool),
+            ("outcome", &self.outcome),
+            ("since", &self.since),
+            ("until", &self.until),
+        ]
+    }
+
+    /// Whether anything is filtered.
+    fn any(&self) -> bool {
+        self.texts().iter().any(|(_, text)| !text.is_empty())
+    }
+
+    /// The same filter as a part of an address, each word of it led by `&`.
+    fn query(&self) -> String {
+        self.texts()
+            .iter()
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(name, text)| format!("&{name}={}", query_value(text)))
+            .collect()
+    }
+
+    /// The filter over at most `limit` rows.
+    ///
+    /// # Errors
+    /// [`Nothing`] for an address that can name no rows.
+    pub(super) fn filter(&self, limit: i64) -> Result<Filter, Nothing> {
+        let before = self.before.as_deref().map(str::parse::<AuditId>).transpose();
+        let before = before.map_err(|_| Nothing::There)?;
+        // Postgres takes no NUL in a text, and nothing that is looked for is that long.
+        let odd = |text: &str| text.len() > LIMIT || text.contains('\0');
+        if self.texts().iter().any(|(_, text)| odd(text)) {
+            return Err(Nothing::There);
+        }
+        let whole = Filter::default();
+        Ok(Filter {
+            event: self.event.clone(),
+            agent: self.agent.clone(),
+            task: self.task.clone(),
+            tool: self.tool.clone(),
+            outcome: self.outcome.clone(),
+            since: moment(&self.since)?.unwrap_or(whole.since),
+            // The minute that is named is looked at to its end.
+            until: moment(&self.until)?.map_or(whole.until, |until| until.plus(Duration::from_secs(60))),
             before: before.map_or(i64::MAX, AuditId::get),
             limit,
-            ..Filter::default()
         })
     }
+}
+
+/// A moment as a form or a person writes it, in UTC unless it says otherwise.
+fn moment(text: &str) -> Result<Option<Time>, Nothing> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    [String::new(), "Z".to_owned(), ":00Z".to_owned()]
+        .iter()
+        .find_map(|rest| Time::parse_rfc3339(&format!("{text}{rest}")))
+        .map(Some)
+        .ok_or(Nothing::Moment)
 }
 
 pub(super) async fn show(
@@ -132,21 +291,27 @@ pub(super) async fn show(
     headers: HeaderMap,
     Asked(which): Asked<Which>,
 ) -> Result<Response, Response> {
-    let Some(filter) = which.filter() else {
-        return Err(refuse::not_found(&headers));
-    };
-    let event = filter.event.clone();
+    let which = which.trimmed();
+    let limit = i64::try_from(PAGE).unwrap_or(i64::MAX - 1) + 1;
+    let filter = which.filter(limit).map_err(|nothing| nothing.refusal(&headers))?;
     let entries = audit::list(&web.app.db, caller.owner, filter)
         .await
         .map_err(|fault| refuse::fault(&fault))?;
+    let verified = match which.verify {
+        None => None,
+        Some(_) => Some(
+            audit::verify(&web.app.db, caller.owner)
+                .await
+                .map_err(|fault| refuse::fault(&fault))?,
+        ),
+    };
     let shell = Shell::of(&web, &caller, Here::Audit, "Audit log").await?;
-    Ok(view::page(
-        StatusCode::OK,
-        &compose(shell, event, entries, web.app.clock.now()),
-    ))
+    let mut page = compose(shell, which, entries, web.app.clock.now());
+    page.verified = verified.map(VerifiedView::from);
+    Ok(view::page(StatusCode::OK, &page))
 }
 
-fn compose(shell: Shell, event: String, entries: Vec<Entry>, now: Time) -> AuditPage {
+fn compose(shell: Shell, which: Which, entries: Vec<Entry>, now: Time) -> AuditPage {
     let more = entries.len() > PAGE;
     let last = entries.get(PAGE - 1).filter(|_| more).map(|entry| entry.id);
     let rows = entries
@@ -154,41 +319,93 @@ fn compose(shell: Shell, event: String, entries: Vec<Entry>, now: Time) -> Audit
         .take(PAGE)
         .map(|entry| RowView::new(entry, now))
         .collect();
-    let filter = if event.is_empty() {
-        String::new()
-    } else {
-        format!("&event={}", query_value(&event))
-    };
+    let filter = which.query();
     AuditPage {
         shell,
-        event,
         events: &EVENTS,
+        outcomes: &OUTCOMES,
         rows,
         older: last.map(|id| format!("/audit?before={id}{filter}")),
+        export: match filter.strip_prefix('&') {
+            None => "/audit/export".to_owned(),
+            Some(filter) => format!("/audit/export?{filter}"),
+        },
+        which,
+        verified: None,
     }
 }
 
 #[cfg(test)]
 impl AuditPage {
     pub(super) fn samples() -> Vec<Self> {
-        let hostile = || super::tests::HOSTILE.to_owned();
-        let row = RowView {
-            at: super::tests::when(),
+        use super::tests::{HOSTILE, shell, when};
+        let hostile = || HOSTILE.to_owned();
+        let row = |call: Option<CallView>| RowView {
+            at: when(),
             event: hostile(),
             actor: hostile(),
             subject: hostile(),
-            facts: vec![(hostile(), hostile())],
+            facts: if call.is_some() {
+                vec![]
+            } else {
+                vec![(hostile(), hostile())]
+            },
+            call,
         };
-        let page = |rows, older| Self {
-            shell: super::tests::shell(Here::Audit),
-            event: hostile(),
+        let call = |ran| CallView {
+            tool: hostile(),
+            outcome: hostile(),
+            ran,
+            task: Some(hostile()),
+            pairs: vec![JudgedView {
+                pair: PairView {
+                    action: hostile(),
+                    on: hostile(),
+                    id: Some(hostile()),
+                },
+                verdict: hostile(),
+                layer: Some(hostile()),
+            }],
+            policy: hostile(),
+            ask: Some(hostile()),
+            decider: Some(hostile()),
+        };
+        let page = |rows, older, verified| Self {
+            shell: shell(Here::Audit),
+            which: Which {
+                event: hostile(),
+                agent: hostile(),
+                task: hostile(),
+                tool: hostile(),
+                outcome: hostile(),
+                since: hostile(),
+                until: hostile(),
+                before: None,
+                verify: None,
+            },
             events: &EVENTS,
+            outcomes: &OUTCOMES,
             rows,
             older,
+            export: "/audit/export".to_owned(),
+            verified,
+        };
+        let verified = |ok, first_bad| VerifiedView {
+            ok,
+            rows: "3 rows".to_owned(),
+            first_bad,
         };
         vec![
-            page(vec![row], Some("/audit?before=1".to_owned())),
-            page(vec![], None),
+            page(
+                vec![row(None), row(Some(call(true))), row(Some(call(false)))],
+                Some("/audit?before=1".to_owned()),
+                Some(verified(false, Some(hostile()))),
+            ),
+            page(vec![], None, Some(verified(true, None))),
+            Self {
+                which: Which::default(),
+                ..page(vec![], None, Some(verified(false, None)))
+            },
         ]
     }
 }
@@ -216,39 +433,58 @@ mod tests {
         }
     }
 
+    fn which(event: &str) -> Which {
+        Which {
+            event: event.to_owned(),
+            ..Which::default()
+        }
+    }
+
     #[test]
     fn a_page_leads_to_the_rows_before_its_last_one_under_the_same_filter() {
         let shell = || super::super::tests::shell(Here::Audit);
+        let filtered = Which {
+            agent: "helper".to_owned(),
+            ..which("a&b")
+        };
         let many = (1..=51).rev().map(entry).collect();
-        let page = compose(shell(), "a&b".to_owned(), many, Time::from_micros(0));
+        let page = compose(shell(), filtered, many, Time::from_micros(0));
         assert_eq!(
-            (page.rows.len(), page.older.as_deref()),
-            (50, Some("/audit?before=2&event=a%26b"))
+            (page.rows.len(), page.older.as_deref(), page.export.as_str()),
+            (
+                50,
+                Some("/audit?before=2&event=a%26b&agent=helper"),
+                "/audit/export?event=a%26b&agent=helper"
+            )
         );
         let all = (1..=50).rev().map(entry).collect();
-        assert!(
-            compose(shell(), String::new(), all, Time::from_micros(0))
-                .older
-                .is_none()
-        );
+        let page = compose(shell(), Which::default(), all, Time::from_micros(0));
+        assert_eq!((page.older, page.export.as_str()), (None, "/audit/export"));
     }
 
     #[test]
     fn an_address_that_can_name_no_row_is_not_asked_of_the_database() {
-        let which = |event: &str, before: Option<&str>| {
-            Which {
-                event: event.to_owned(),
-                before: before.map(str::to_owned),
-            }
-            .filter()
-            .is_some()
-        };
-        assert!(which("", None) && which(" plugin.delivered ", Some("7")));
-        assert!(
-            !which("a\0b", None)
-                && !which(&"a".repeat(101), None)
-                && !which("", Some("x"))
-                && !which("", Some("-1"))
+        let reads = |which: Which| which.filter(1).is_ok();
+        assert!(reads(Which::default()) && reads(which("plugin.delivered")));
+        assert!(!reads(which("a\0b")) && !reads(which(&"a".repeat(201))));
+        for before in ["x", "-1"] {
+            let before = Some(before.to_owned());
+            assert!(!reads(Which {
+                before,
+                ..Which::default()
+            }));
+        }
+    }
+
+    #[test]
+    fn a_moment_is_read_as_a_form_and_as_a_person_writes_it() {
+        let at = Time::parse_rfc3339("2026-03-04T05:06:00Z");
+        for text in ["2026-03-04T05:06", "2026-03-04T05:06:00", "2026-03-04T05:06:00Z"] {
+            assert_eq!(moment(text), Ok(at), "{text}");
+        }
+        assert_eq!(
+            (moment(""), moment("yesterday")),
+            (Ok(None), Err(Nothing::Moment))
         );
     }
 
@@ -259,6 +495,40 @@ mod tests {
             row.facts
                 .contains(&("outcome".to_owned(), "delivered".to_owned()))
                 && row.facts.contains(&("attempt".to_owned(), "2".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_call_is_told_by_its_pairs_verdicts_ask_and_decider() {
+        let data = json!({
+            "agent": {"id": "3", "label": "helper"}, "task": {"id": "4", "title": "Tidy up"},
+            "pairs": [{"action": "db_read", "resource": {"kind": "db_connection", "id": "9", "name": "staging"}, "verdict": "ask", "layer": "project"}],
+            "policy": {"id": "5", "name": "shared", "revision": 7}, "ask_id": "8", "decided_by": "ada",
+        });
+        let call = Entry {
+            event: "call".to_owned(),
+            actor: "agent:3".to_owned(),
+            tool: Some("muster_db_query".to_owned()),
+            outcome: Some("allowed_by_person".to_owned()),
+            data,
+            ..entry(1)
+        };
+        let row = RowView::new(call, Time::from_micros(0));
+        let call = row.call.unwrap();
+        assert_eq!(row.actor, "helper (agent:3)");
+        assert_eq!(
+            (call.pairs[0].pair.on.as_str(), call.pairs[0].verdict.as_str()),
+            ("db_connection staging", "ask")
+        );
+        assert_eq!(call.pairs[0].layer.as_deref(), Some("project"));
+        assert_eq!(
+            (
+                call.policy.as_str(),
+                call.ask.as_deref(),
+                call.decider.as_deref(),
+                call.ran
+            ),
+            ("shared, revision 7", Some("8"), Some("ada"), true)
         );
     }
 }

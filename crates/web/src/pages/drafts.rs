@@ -1,7 +1,7 @@
 //! `/attention?tab=drafts`: the reply drafts' cards and what the owner decides about them. Never approves without the app's own check of the sign-in.
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use muster_app::App;
@@ -15,8 +15,9 @@ use serde::Deserialize;
 use super::caller::Person;
 use super::card::{CardView, asks_first};
 use super::fields::{Asked, Id};
+use super::flash::{Flash, Opened};
 use super::view::{self, Here, PAGE, Shell, counted_len, see_other, span};
-use super::{confirm, refuse};
+use super::{asks, confirm, refuse};
 use crate::Web;
 
 /// How often the page looks at most until nothing ends under its eyes. After the last look it shows what it has: each draft once.
@@ -74,11 +75,13 @@ pub(super) struct Which {
 pub(super) async fn show(
     State(web): State<Web>,
     Person(caller): Person,
+    Extension(flash): Extension<Flash>,
+    opened: Opened,
     headers: HeaderMap,
     Asked(which): Asked<Which>,
 ) -> Result<Response, Response> {
     match which.tab.as_deref() {
-        None => Ok(see_other("/attention?tab=drafts")),
+        None | Some("asks") => asks::open(&web, &caller, &flash, opened).await,
         Some("drafts") => match (which.archived.as_deref(), which.before.as_deref().map(str::parse)) {
             (None, None) => open(&web, &caller).await,
             (Some("1"), None) => archived(&web, &caller, DraftId::new(i64::MAX)).await,
@@ -95,7 +98,7 @@ async fn open(web: &Web, caller: &BrowserCaller) -> Result<Response, Response> {
         .await
         .map_err(|fault| refuse::fault(&fault))?;
     // After the look at the drafts, which clears the notices of those that expired.
-    let shell = Shell::of(web, caller, Here::Asks, "Reply drafts").await?;
+    let shell = Shell::of(web, caller, Here::Drafts, "Reply drafts").await?;
     let (pending, on_the_way): (Vec<_>, Vec<_>) = cards
         .into_iter()
         .map(|card| CardView::new(card, now))
@@ -149,7 +152,7 @@ async fn archived(web: &Web, caller: &BrowserCaller, before: DraftId) -> Result<
     let page = drafts::archived(&web.app, caller.owner, before, PAGE)
         .await
         .map_err(|fault| refuse::fault(&fault))?;
-    let shell = Shell::of(web, caller, Here::Asks, "Archived reply drafts").await?;
+    let shell = Shell::of(web, caller, Here::Drafts, "Archived reply drafts").await?;
     Ok(view::page(
         StatusCode::OK,
         &ArchivePage {
@@ -247,7 +250,7 @@ mod samples {
             let all = [page(cards), page(vec![revoked, twice]), page(vec![])];
             all.into_iter()
                 .map(|page| Self {
-                    shell: shell(Here::Asks),
+                    shell: shell(Here::Drafts),
                     ..page
                 })
                 .collect()
@@ -259,7 +262,7 @@ mod samples {
             let all = || DraftsPage::samples().into_iter().map(|page| page.archive);
             all()
                 .map(|archive| Self {
-                    shell: shell(Here::Asks),
+                    shell: shell(Here::Drafts),
                     archive,
                 })
                 .collect()

@@ -16,8 +16,12 @@ const KEPT: Duration = Duration::from_secs(120);
 /// The page that shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Place {
+    Asks,
     Connectors,
+    Policies,
+    Projects,
     Settings,
+    Tasks,
 }
 
 /// What is shown.

@@ -1,6 +1,9 @@
 //! The pages a person meets: rendered here, every act a plain form of the same origin, usable without a script. Never decides; each page asks the app.
 
+mod asks;
 mod audit;
+mod audit_export;
+mod audit_words;
 mod caller;
 mod card;
 mod chief;
@@ -13,12 +16,17 @@ mod flash;
 mod framed;
 mod guess;
 mod overview;
+mod permissions;
 mod plugins;
+mod policies;
+mod policy_view;
+mod projects;
 mod refuse;
 mod settings;
 mod setup;
 mod sign_in;
 mod statics;
+mod tasks;
 mod view;
 
 #[cfg(test)]
@@ -50,6 +58,8 @@ fn person(web: &Web) -> Table {
         .get("/notices", overview::open_notices)
         .get("/events", events::show)
         .get("/attention", drafts::show)
+        .post("/attention/asks/{id}/allow", asks::allow)
+        .post("/attention/asks/{id}/refuse", asks::refuse)
         .post("/attention/drafts/{id}/approve", drafts::approve)
         .post("/attention/drafts/{id}/reject", drafts::reject)
         .post("/attention/drafts/{id}/withdraw", drafts::withdraw)
@@ -59,8 +69,23 @@ fn person(web: &Web) -> Table {
         .post("/plugins/messages/{id}/retry", plugins::retry)
         .get("/chief", chief::show)
         .get("/chief/conversations/{id}", chief::conversation)
+        .get("/tasks", tasks::list)
+        .post("/tasks", tasks::add)
+        .get("/tasks/{id}", tasks::show)
+        .post("/tasks/{id}", tasks::act)
+        .get("/tasks/{id}/permissions", permissions::show)
+        .post("/tasks/{id}/permissions", permissions::apply)
+        .get("/projects", projects::show)
+        .post("/projects", projects::add)
+        .post("/projects/{id}", projects::act)
+        .get("/policies", policies::list)
+        .post("/policies", policies::create)
+        .get("/policies/{id}", policies::show)
+        .post("/policies/{id}", policies::edit)
         .get("/audit", audit::show)
+        .get("/audit/export", audit_export::show)
         .get("/settings", settings::show)
+        .post("/settings/values", settings::set_value)
         .post("/settings/tokens", settings::create_token)
         .post("/settings/tokens/{id}/revoke", settings::revoke_token)
         .post("/settings/passkeys/begin", settings::passkey_begin)

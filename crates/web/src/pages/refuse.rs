@@ -1,15 +1,23 @@
 //! How a page says no: one table from each refusal of the app to its status and its sentence. Never tells more than the app's own words.
 
+use std::borrow::Cow;
+
 use askama::Template;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use muster_app::access::AskError;
 use muster_app::accounts::{AccountError, PasskeyError, SignInError, TokenError};
 use muster_app::drafts::DecideRefusal;
 use muster_app::messages::RetryRefusal;
 use muster_app::plugins::PluginError;
+use muster_app::policies::PolicyError;
+use muster_app::projects::ProjectError;
+use muster_app::settings::SettingError;
+use muster_app::tasks::TaskError;
 use muster_core::Fault;
+use muster_core::ids::{PolicyId, TaskId};
 use serde_json::json;
 
 use super::framed::Refused;
@@ -17,32 +25,73 @@ use super::view::{self, Shell, query_value, see_other};
 use crate::tries::TooMany;
 
 /// Where a refusal leads back to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Back {
-    pub(super) path: &'static str,
+    pub(super) path: Cow<'static, str>,
     pub(super) words: &'static str,
 }
 
 pub(super) const TO_OVERVIEW: Back = Back {
-    path: "/",
+    path: Cow::Borrowed("/"),
     words: "To the overview",
 };
+pub(super) const TO_ASKS: Back = Back {
+    path: Cow::Borrowed("/attention"),
+    words: "Back to the asks",
+};
 pub(super) const TO_DRAFTS: Back = Back {
-    path: "/attention?tab=drafts",
+    path: Cow::Borrowed("/attention?tab=drafts"),
     words: "Back to the reply drafts",
 };
 pub(super) const TO_CONNECTORS: Back = Back {
-    path: "/plugins",
+    path: Cow::Borrowed("/plugins"),
     words: "Back to the connectors",
 };
 pub(super) const TO_SETTINGS: Back = Back {
-    path: "/settings",
+    path: Cow::Borrowed("/settings"),
     words: "Back to the settings",
 };
+pub(super) const TO_AUDIT: Back = Back {
+    path: Cow::Borrowed("/audit"),
+    words: "Back to the audit log",
+};
+pub(super) const TO_POLICIES: Back = Back {
+    path: Cow::Borrowed("/policies"),
+    words: "To the policies",
+};
+pub(super) const TO_PROJECTS: Back = Back {
+    path: Cow::Borrowed("/projects"),
+    words: "Back to the projects",
+};
+pub(super) const TO_TASKS: Back = Back {
+    path: Cow::Borrowed("/tasks"),
+    words: "To the tasks",
+};
 pub(super) const TO_SIGN_IN: Back = Back {
-    path: "/sign-in",
+    path: Cow::Borrowed("/sign-in"),
     words: "Back to the sign-in",
 };
+
+pub(super) fn to_policy(policy: PolicyId) -> Back {
+    Back {
+        path: format!("/policies/{policy}").into(),
+        words: "Back to the policy",
+    }
+}
+
+pub(super) fn to_task(task: TaskId) -> Back {
+    Back {
+        path: format!("/tasks/{task}").into(),
+        words: "Back to the task",
+    }
+}
+
+pub(super) fn to_permissions(task: TaskId) -> Back {
+    Back {
+        path: format!("/tasks/{task}/permissions").into(),
+        words: "Back to the task’s permissions",
+    }
+}
 
 #[derive(Template)]
 #[template(path = "refusal.html")]
@@ -195,6 +244,100 @@ pub(super) fn decision(refusal: &DecideRefusal) -> Response {
         | DecideRefusal::Revoked => StatusCode::CONFLICT,
     };
     page(status, "Not done", &refusal.to_string(), TO_DRAFTS)
+}
+
+/// An answer to an ask that came too late, or was the second one.
+pub(super) fn ask(error: &AskError) -> Response {
+    let status = match error {
+        AskError::Fault(broken) => return fault(broken),
+        AskError::NotFound => StatusCode::NOT_FOUND,
+        AskError::AlreadyDecided(_) => StatusCode::CONFLICT,
+    };
+    page(status, "Not done", &error.to_string(), TO_ASKS)
+}
+
+/// A refused act on a policy.
+pub(super) fn policy(error: &PolicyError, back: Back) -> Response {
+    let status = match error {
+        PolicyError::Fault(broken) => return fault(broken),
+        PolicyError::NotFound
+        | PolicyError::NoSuchTask
+        | PolicyError::NoSuchProject
+        | PolicyError::NoSuchResource(_) => StatusCode::NOT_FOUND,
+        PolicyError::NameTaken
+        | PolicyError::BuiltIn
+        | PolicyError::StaleRevision { .. }
+        | PolicyError::NotARoot(_)
+        | PolicyError::InUse(_)
+        | PolicyError::Shared(_) => StatusCode::CONFLICT,
+        PolicyError::Name | PolicyError::Invalid(_) | PolicyError::Import(_) => StatusCode::BAD_REQUEST,
+    };
+    let back = match error {
+        PolicyError::NotFound => TO_POLICIES,
+        _ => back,
+    };
+    page(status, "Not done", &error.to_string(), back)
+}
+
+/// A form of a task's permissions that was shown under another policy than the task has by now.
+pub(super) fn another_policy(task: TaskId) -> Response {
+    page(
+        StatusCode::CONFLICT,
+        "Not done",
+        "the task has another policy by now; look at it again. Nothing was changed",
+        to_permissions(task),
+    )
+}
+
+/// A refused act on a task.
+pub(super) fn task(error: &TaskError, back: Back) -> Response {
+    let status = match error {
+        TaskError::Fault(broken) => return fault(broken),
+        TaskError::NotFound
+        | TaskError::NoProject
+        | TaskError::NoPolicy
+        | TaskError::NoIntegration
+        | TaskError::NoHost
+        | TaskError::NoRun => StatusCode::NOT_FOUND,
+        TaskError::Key => StatusCode::BAD_REQUEST,
+        TaskError::PolicyNotYours => StatusCode::FORBIDDEN,
+        _ => StatusCode::CONFLICT,
+    };
+    let back = match error {
+        TaskError::NotFound => TO_TASKS,
+        _ => back,
+    };
+    page(status, "Not done", &error.to_string(), back)
+}
+
+/// The status of a refusal about a project.
+pub(super) fn project_status(error: &ProjectError) -> StatusCode {
+    match error {
+        ProjectError::Root { .. } | ProjectError::Repo => StatusCode::BAD_REQUEST,
+        ProjectError::NotFound | ProjectError::NoIntegration | ProjectError::NoPolicy => {
+            StatusCode::NOT_FOUND
+        }
+        ProjectError::NameTaken | ProjectError::InUse { .. } => StatusCode::CONFLICT,
+        ProjectError::Fault(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// A refused act on a project.
+pub(super) fn project(error: &ProjectError) -> Response {
+    match error {
+        ProjectError::Fault(broken) => fault(broken),
+        other => page(project_status(other), "Not done", &other.to_string(), TO_PROJECTS),
+    }
+}
+
+/// A setting that was not changed.
+pub(super) fn setting(error: &SettingError) -> Response {
+    let status = match error {
+        SettingError::Fault(broken) => return fault(broken),
+        SettingError::Unknown(_) => StatusCode::NOT_FOUND,
+        SettingError::Value { .. } => StatusCode::BAD_REQUEST,
+    };
+    page(status, "Not done", &error.to_string(), TO_SETTINGS)
 }
 
 /// A refused retry.

@@ -6,6 +6,7 @@ use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use muster_app::accounts::{self, BrowserCaller, Passkey, Token};
+use muster_app::settings::{self, Key, Setting};
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{PasskeyId, TokenId};
@@ -37,6 +38,7 @@ pub(super) struct SettingsPage {
     personal: Vec<TokenView>,
     mirror_hosts: Vec<TokenView>,
     agents: Vec<TokenView>,
+    values: Vec<ValueView>,
     form: Form,
     errors: Errors,
     signed_in: When,
@@ -84,6 +86,45 @@ impl TokenView {
             revoked: When::maybe(token.revoked_at, now),
         }
     }
+}
+
+/// A setting as its form shows it.
+#[derive(Debug, Clone)]
+struct ValueView {
+    key: &'static str,
+    description: &'static str,
+    value: String,
+    default: String,
+    /// Whether it is true or false; a number otherwise.
+    switch: bool,
+    /// Whether what is stored can be read.
+    readable: bool,
+}
+
+impl ValueView {
+    fn new(setting: Setting) -> Self {
+        Self {
+            key: setting.key,
+            description: setting.description,
+            switch: setting.default.is_boolean(),
+            readable: !setting.value.is_null(),
+            default: setting.default.to_string(),
+            value: if setting.value.is_null() {
+                String::new()
+            } else {
+                setting.value.to_string()
+            },
+        }
+    }
+}
+
+/// A value for a setting.
+#[derive(Deserialize)]
+pub(super) struct NewValue {
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    value: String,
 }
 
 /// Which token is asked for.
@@ -153,9 +194,10 @@ async fn compose(
         Ok((
             accounts::passkeys(&web.app, caller.owner).await?,
             accounts::tokens(&web.app, caller.owner).await?,
+            settings::list(&web.app, caller.owner).await?,
         ))
     };
-    let (passkeys, tokens) = facts().await.map_err(|fault| refuse::fault(&fault))?;
+    let (passkeys, tokens, values) = facts().await.map_err(|fault| refuse::fault(&fault))?;
     let now = web.app.clock.now();
     let of = |kind: &str| {
         tokens
@@ -176,12 +218,32 @@ async fn compose(
         personal: of("personal"),
         mirror_hosts: of("mirror-host"),
         agents: of("agent"),
+        values: values.into_iter().map(ValueView::new).collect(),
         form,
         errors,
         signed_in: When::new(caller.signed_in_at, now),
         asks_first: confirm::stale(web, caller),
         window: span(web.app.settings.stepup_window),
     })
+}
+
+pub(super) async fn set_value(
+    State(web): State<Web>,
+    Person(caller): Person,
+    Extension(flash): Extension<Flash>,
+    Fields(new): Fields<NewValue>,
+) -> Result<Response, Response> {
+    let refused = |error: settings::SettingError| refuse::setting(&error);
+    let key = Key::find(new.key.trim()).map_err(refused)?;
+    settings::set(&web.app, caller.owner, key, new.value.trim())
+        .await
+        .map_err(refused)?;
+    flash.put(
+        caller.session,
+        Place::Settings,
+        Shown::Note("The setting is changed. It holds from the next call on."),
+    );
+    Ok(see_other("/settings#permissions"))
 }
 
 pub(super) async fn create_token(
@@ -325,6 +387,19 @@ pub(super) async fn passkey_finish(
 }
 
 #[cfg(test)]
+fn settings_views() -> Vec<ValueView> {
+    let view = |key: &Key, value: Value| {
+        ValueView::new(Setting {
+            key: key.name(),
+            value,
+            default: json!(key.name() != "asks.require_when_closed"),
+            description: "What it does.",
+        })
+    };
+    settings::ALL.iter().map(|key| view(key, Value::Null)).collect()
+}
+
+#[cfg(test)]
 impl SettingsPage {
     pub(super) fn samples() -> Vec<Self> {
         use super::tests::{HOSTILE, shell, when};
@@ -352,6 +427,7 @@ impl SettingsPage {
             personal: tokens(1),
             mirror_hosts: tokens(3),
             agents: tokens(5),
+            values: settings_views(),
             form: Form {
                 kind,
                 label: hostile(),

@@ -4,7 +4,10 @@ use askama::Template;
 use muster_core::clock::Time;
 
 use super::view::{Here, Shell, Signed, When};
-use super::{audit, chief, confirm, drafts, overview, plugins, refuse, settings, setup, sign_in};
+use super::{
+    asks, audit, chief, confirm, drafts, overview, permissions, plugins, policies, projects, refuse,
+    settings, setup, sign_in, tasks,
+};
 
 /// What somebody outside would write to get out of its place.
 pub(super) const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2) style=color:red> javascript:alert(3) \u{202e}bidi\u{200b} {{ 7*7 }} &lt; --> </pre></textarea>";
@@ -19,7 +22,9 @@ pub(super) fn when() -> When {
 pub(super) fn shell(here: Here) -> Shell {
     let signed = Signed {
         name: HOSTILE.to_owned(),
+        asks: 1,
         waiting: 2,
+        unasked: true,
         plugins: true,
         now: "2026-03-04T05:06:07Z".to_owned(),
     };
@@ -28,6 +33,7 @@ pub(super) fn shell(here: Here) -> Shell {
         here,
         signed: Some(signed),
         passkeys_at: Some("http://localhost:7447".to_owned()),
+        answers: true,
     }
 }
 
@@ -195,11 +201,18 @@ fn no_text_from_outside_becomes_markup_on_any_page() {
     check("overview", overview::OverviewPage::samples());
     check("notices", overview::NoticesFragment::samples());
     check("plugins", plugins::PluginsPage::samples());
+    check("asks", asks::AsksPage::samples());
     check("drafts", drafts::DraftsPage::samples());
     check("archive", drafts::ArchivePage::samples());
     check("chief", chief::ChiefPage::samples());
     check("conversation", chief::ConversationPage::samples());
     check("audit", audit::AuditPage::samples());
+    check("policies", policies::PoliciesPage::samples());
+    check("policy", policies::PolicyPage::samples());
+    check("tasks", tasks::TasksPage::samples());
+    check("task", tasks::TaskPage::samples());
+    check("permissions", permissions::PermissionsPage::samples());
+    check("projects", projects::ProjectsPage::samples());
     check("settings", settings::SettingsPage::samples());
     check("refusal", refuse::Refusal::samples());
 }
@@ -215,6 +228,7 @@ fn every_template_is_checked() {
     templates.sort();
     let checked = [
         "archive",
+        "asks",
         "audit",
         "chief",
         "confirm",
@@ -222,11 +236,17 @@ fn every_template_is_checked() {
         "drafts",
         "notices",
         "overview",
+        "permissions",
         "plugins",
+        "policies",
+        "policy",
+        "projects",
         "refusal",
         "settings",
         "setup",
         "sign_in",
+        "task",
+        "tasks",
     ];
     assert_eq!(templates, checked.map(|name| format!("{name}.html")));
 }

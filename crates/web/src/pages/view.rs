@@ -6,7 +6,7 @@ use axum::response::{Html, IntoResponse, Response};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use muster_app::accounts::BrowserCaller;
-use muster_app::notices;
+use muster_app::{access, notices};
 use muster_core::clock::Time;
 use muster_core::fence;
 use muster_core::text::{is_line_break, spell_char, terminal, unseen};
@@ -22,6 +22,10 @@ pub(super) const PAGE: usize = 50;
 pub(super) enum Here {
     Overview,
     Asks,
+    Drafts,
+    Tasks,
+    Projects,
+    Policies,
     Connectors,
     Chief,
     Audit,
@@ -33,8 +37,12 @@ pub(super) enum Here {
 #[derive(Debug, Clone)]
 pub(super) struct Signed {
     pub(super) name: String,
+    /// How many asks wait.
+    pub(super) asks: usize,
     /// How many notices are open.
     pub(super) waiting: usize,
+    /// Whether calls that ask would run unasked now.
+    pub(super) unasked: bool,
     /// Whether the connectors' page exists.
     pub(super) plugins: bool,
     /// The server's present moment, by which the script keeps times up to date.
@@ -62,7 +70,16 @@ impl Signed {
         };
         let mut all = vec![
             entry("/", "Overview", Here::Overview, 0),
-            entry("/attention?tab=drafts", "Asks", Here::Asks, self.waiting),
+            entry("/attention", "Asks", Here::Asks, self.asks),
+            entry(
+                "/attention?tab=drafts",
+                "Reply drafts",
+                Here::Drafts,
+                self.waiting,
+            ),
+            entry("/tasks", "Tasks", Here::Tasks, 0),
+            entry("/projects", "Projects", Here::Projects, 0),
+            entry("/policies", "Policies", Here::Policies, 0),
         ];
         if self.plugins {
             all.push(entry("/plugins", "Connectors", Here::Connectors, 0));
@@ -84,6 +101,8 @@ pub(super) struct Shell {
     pub(super) signed: Option<Signed>,
     /// Where passkeys work: compared by the script with where the page was opened.
     pub(super) passkeys_at: Option<String>,
+    /// Whether an open page counts as somebody who can be asked.
+    pub(super) answers: bool,
 }
 
 impl Shell {
@@ -94,6 +113,7 @@ impl Shell {
             here: Here::Elsewhere,
             signed: None,
             passkeys_at: None,
+            answers: false,
         }
     }
 
@@ -101,6 +121,17 @@ impl Shell {
     pub(super) fn with_passkeys(mut self, web: &Web) -> Self {
         self.passkeys_at = web.app.passkeys.as_ref().map(|_| web.origin.base().to_owned());
         self
+    }
+
+    /// The same, for a page on which asks are answered: while it is open, somebody can be asked.
+    pub(super) fn answering(mut self) -> Self {
+        self.answers = true;
+        self
+    }
+
+    /// Where the page's script hears of changes.
+    pub(super) fn events(&self) -> &'static str {
+        if self.answers { "/events?asks=1" } else { "/events" }
     }
 
     /// The frame of a page of who is signed in.
@@ -113,8 +144,13 @@ impl Shell {
         let open = notices::open(&web.app.db, caller.owner)
             .await
             .map_err(|fault| refuse::fault(&fault))?;
+        let asks = access::outlook(&web.app, caller.owner)
+            .await
+            .map_err(|fault| refuse::fault(&fault))?;
         let signed = Signed {
             name: caller.name.clone(),
+            asks: asks.waiting,
+            unasked: asks.unasked,
             waiting: open.len(),
             plugins: web.app.settings.plugins,
             now: web.app.clock.now().rfc3339(),
@@ -124,6 +160,7 @@ impl Shell {
             here,
             signed: Some(signed),
             passkeys_at: None,
+            answers: false,
         })
     }
 
@@ -360,7 +397,9 @@ mod tests {
         let paths = |plugins| {
             let signed = Signed {
                 name: "ada".to_owned(),
+                asks: 1,
                 waiting: 3,
+                unasked: false,
                 plugins,
                 now: String::new(),
             };
@@ -372,7 +411,8 @@ mod tests {
         };
         assert!(
             paths(true).contains(&("/plugins", false, 0))
-                && paths(true).contains(&("/attention?tab=drafts", true, 3))
+                && paths(true).contains(&("/attention", true, 1))
+                && paths(true).contains(&("/attention?tab=drafts", false, 3))
         );
         assert!(paths(false).iter().all(|(path, ..)| *path != "/plugins"));
     }

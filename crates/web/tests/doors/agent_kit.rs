@@ -130,7 +130,10 @@ impl Doors {
             body: TaskBody::parse("body", "").unwrap(),
             policy,
         };
-        tasks::add(&self.app, self.ada(), By::Owner, new).await.unwrap().id
+        tasks::add(&self.app, self.ada(), By::Owner, new)
+            .await
+            .unwrap()
+            .id
     }
 
     pub(crate) async fn worktree(&self, task: TaskId, path: &str) -> WorktreeId {
@@ -166,7 +169,14 @@ impl Doors {
         policy
     }
 
-    pub(crate) async fn grant(&self, policy: PolicyId, layer: LayerName, action: &str, scope: &str, effect: &str) {
+    pub(crate) async fn grant(
+        &self,
+        policy: PolicyId,
+        layer: LayerName,
+        action: &str,
+        scope: &str,
+        effect: &str,
+    ) {
         let edit = Edit {
             policy,
             layer,
@@ -201,7 +211,12 @@ impl Doors {
     }
 
     /// An agent on a task of its own in `project`, under these grants.
-    pub(crate) async fn agent_with(&self, project: ProjectId, name: &str, grants: &[(&str, &str, &str)]) -> (Agent, PolicyId) {
+    pub(crate) async fn agent_with(
+        &self,
+        project: ProjectId,
+        name: &str,
+        grants: &[(&str, &str, &str)],
+    ) -> (Agent, PolicyId) {
         let policy = self.policy(name, grants).await;
         let task = self
             .task_of(project, &format!("task of {name}"), PolicyChoice::Policy(policy))

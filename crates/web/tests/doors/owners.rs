@@ -1,7 +1,8 @@
 //! Two owners on one server: neither can read, decide, revoke, retry or even find out about a row of the other's, through any door.
 
+use muster_app::access::{self, AskState, Seat};
 use muster_app::accounts;
-use muster_core::ids::{DraftId, MessageId};
+use muster_core::ids::{AskId, DraftId, MessageId};
 use muster_core::secret::TokenKind;
 use muster_store::{Sql, owned};
 use muster_testkit::{ScriptedChief, Step, message};
@@ -10,6 +11,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use super::fleet::{Fleet, Parked};
 use super::kit::{Answer, Ask, Connector, Doors, add_owner, doors, filing};
 
 static INSERT_PASSKEY: Sql = owned(
@@ -29,6 +31,7 @@ struct Hers {
     connector: Connector,
     token: i64,
     passkey: i64,
+    fleet: Option<(Fleet, AskId, Parked)>,
 }
 
 impl Hers {
@@ -56,8 +59,21 @@ impl Hers {
             lost: doors.unconfirmed(&connector, "adas-fourth").await,
             token: accounts::tokens(&doors.app, ada).await.unwrap()[0].id.get(),
             passkey: passkey.await.unwrap(),
+            fleet: None,
             connector,
         }
+    }
+
+    /// Adds a project, a policy, a task and a call that waits. From then on something runs in the background.
+    async fn with_fleet(mut self, doors: &Doors) -> Self {
+        let (app, ada) = (&doors.app, doors.ada());
+        let fleet = Fleet::asking(doors).await;
+        let seat = access::present(app, ada, Seat::Watch).await.unwrap();
+        let parked = fleet.parks(doors, fleet.query("SELECT 'adas words'")).await;
+        seat.leave().await.unwrap();
+        let ask = access::list(app, ada, AskState::Parked).await.unwrap().remove(0);
+        self.fleet = Some((fleet, ask.id, parked));
+        self
     }
 
     /// The rows that a route's `{id}` can name.
@@ -73,6 +89,12 @@ impl Hers {
             "/plugins/messages/{id}/retry" | "/api/plugins/messages/{id}/retry" => vec![self.lost.get()],
             "/settings/tokens/{id}/revoke" => vec![self.token],
             "/settings/passkeys/{id}/remove" => vec![self.passkey],
+            "/attention/asks/{id}/allow" | "/attention/asks/{id}/refuse" => {
+                vec![self.fleet.as_ref().unwrap().1.get()]
+            }
+            "/tasks/{id}" | "/tasks/{id}/permissions" => vec![self.fleet.as_ref().unwrap().0.task.get()],
+            "/projects/{id}" => vec![self.fleet.as_ref().unwrap().0.project.get()],
+            "/policies/{id}" => vec![self.fleet.as_ref().unwrap().0.policy.get()],
             other => panic!("{other} names a row, and this test does not say of what kind"),
         }
     }
@@ -102,7 +124,14 @@ impl Bob {
     fn ask(&self, door: Door, method: &str, path: &str) -> Ask {
         match (door, method) {
             (Door::Person, "GET") => Ask::get(path).cookie(&self.cookie),
-            (Door::Person, _) => Ask::form(path, &[]).cookie(&self.cookie),
+            (Door::Person, _) => {
+                let act = match path.split('/').nth(1) {
+                    Some("policies") => "delete",
+                    Some("projects") => "remove",
+                    _ => "close",
+                };
+                Ask::form(path, &[("act", act)]).cookie(&self.cookie)
+            }
             (Door::Plugin, _) => Ask::json(path, &json!({"ok": true})).bearer(&self.connector.token),
             (Door::Script, _) => Ask::post(path).bearer(&self.personal),
             _ => panic!("{door:?} names no rows"),
@@ -119,6 +148,7 @@ fn said(answer: &Answer) -> (u16, String, String) {
 fn an_id_of_anothers_row_is_answered_like_an_id_of_nothing() {
     doors(|doors| async move {
         let (hers, bob) = (Hers::new(&doors).await, Bob::new(&doors).await);
+        let hers = hers.with_fleet(&doors).await;
         let before = doors.state(doors.ada()).await;
         let mut tried = BTreeSet::new();
         for route in routes(&doors.web)
@@ -134,7 +164,7 @@ fn an_id_of_anothers_row_is_answered_like_an_id_of_nothing() {
                 tried.insert((route.path, id));
             }
         }
-        assert!(tried.len() >= 16, "{tried:?}");
+        assert!(tried.len() >= 22, "{tried:?}");
         assert_eq!(doors.state(doors.ada()).await, before);
         // The same words come from the rows' own owner for what is not there, and her rows answer her.
         let cookie = doors.sign_in("ada").await;
@@ -144,6 +174,12 @@ fn an_id_of_anothers_row_is_answered_like_an_id_of_nothing() {
         assert!(missing.status == 404 && missing.text().contains("No such draft."));
         doors.decide(&cookie, hers.pending, "reject").await;
         doors.decide(&cookie, hers.approved, "withdraw").await;
+        let (_, ask, parked) = hers.fleet.unwrap();
+        let allowed = doors
+            .send(Ask::form(&format!("/attention/asks/{ask}/allow"), &[]).cookie(&cookie))
+            .await;
+        assert_eq!(allowed.status, 303);
+        assert!(parked.await.unwrap().is_ok());
     });
 }
 
@@ -151,8 +187,12 @@ fn an_id_of_anothers_row_is_answered_like_an_id_of_nothing() {
 fn no_page_shows_a_word_of_anothers() {
     doors(|doors| async move {
         let (hers, bob) = (Hers::new(&doors).await, Bob::new(&doors).await);
+        let hers = hers.with_fleet(&doors).await;
         let hers_alone = [
             "adas",
+            "Tidy up",
+            "staging",
+            "muster_db_query",
             "Adas",
             "body of adas-second",
             &format!("/plugins/messages/{}/", hers.lost),

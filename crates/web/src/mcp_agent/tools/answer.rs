@@ -83,6 +83,7 @@ impl From<TaskError> for Failed {
             | TaskError::Status(_)
             | TaskError::Closed
             | TaskError::ProjectRemoved
+            | TaskError::Worktree(_)
             | TaskError::NotQueued => Self::new("invalid_argument", error.to_string()),
         }
     }
