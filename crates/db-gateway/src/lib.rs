@@ -9,7 +9,8 @@
 
 #[cfg(feature = "connect")]
 mod address;
-#[cfg(all(test, feature = "connect"))]
+#[cfg(test)]
+#[cfg(feature = "connect")]
 mod alone;
 #[cfg(feature = "connect")]
 mod answer;

@@ -121,6 +121,11 @@ mod heavy {
                     expected != "read",
                     "{statement}: {answer:?}"
                 );
+                // MariaDB plans no change in a transaction that only reads, and shows its logs to few; all others are answered.
+                let excused = ["EXPLAIN DELETE", "SHOW BINARY LOGS"];
+                if expected == "read" && !excused.iter().any(|front| statement.starts_with(front)) {
+                    assert!(answer.is_ok(), "{statement}: {answer:?}");
+                }
                 // What the gate stopped was not sent.
                 if expected == "read" {
                     assert_eq!(
