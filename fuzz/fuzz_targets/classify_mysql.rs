@@ -8,8 +8,17 @@ fuzz_target!(|text: &str| {
     let verdict = classify(Engine::Mysql, text);
     assert!(!verdict.reason.is_empty() && !verdict.reason.contains(char::is_control));
     if verdict.class == Class::Read {
-        assert_ne!(classify(Engine::Mysql, &format!("{text}\n;DELETE FROM t")).class, Class::Read);
-        assert_ne!(classify(Engine::Mysql, &format!("DELETE FROM t;{text}")).class, Class::Read);
-        assert_ne!(classify(Engine::Mysql, &format!("/*! DELETE FROM t; */ {text}")).class, Class::Read);
+        assert_ne!(
+            classify(Engine::Mysql, &format!("{text}\n;DELETE FROM t")).class,
+            Class::Read
+        );
+        assert_ne!(
+            classify(Engine::Mysql, &format!("DELETE FROM t;{text}")).class,
+            Class::Read
+        );
+        assert_ne!(
+            classify(Engine::Mysql, &format!("/*! DELETE FROM t; */ {text}")).class,
+            Class::Read
+        );
     }
 });

@@ -8,9 +8,21 @@ fuzz_target!(|text: &str| {
     let verdict = classify(Engine::Postgres, text);
     assert!(!verdict.reason.is_empty() && !verdict.reason.contains(char::is_control));
     if verdict.class == Class::Read {
-        assert_eq!(classify(Engine::Postgres, &format!("{text}\n;")).class, Class::Read);
-        assert_ne!(classify(Engine::Postgres, &format!("{text}\n;DELETE FROM t")).class, Class::Read);
-        assert_ne!(classify(Engine::Postgres, &format!("{text}\n;SELECT 1")).class, Class::Read);
-        assert_ne!(classify(Engine::Postgres, &format!("DELETE FROM t;{text}")).class, Class::Read);
+        assert_eq!(
+            classify(Engine::Postgres, &format!("{text}\n;")).class,
+            Class::Read
+        );
+        assert_ne!(
+            classify(Engine::Postgres, &format!("{text}\n;DELETE FROM t")).class,
+            Class::Read
+        );
+        assert_ne!(
+            classify(Engine::Postgres, &format!("{text}\n;SELECT 1")).class,
+            Class::Read
+        );
+        assert_ne!(
+            classify(Engine::Postgres, &format!("DELETE FROM t;{text}")).class,
+            Class::Read
+        );
     }
 });

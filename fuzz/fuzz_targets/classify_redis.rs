@@ -8,7 +8,10 @@ fuzz_target!(|text: &str| {
     let verdict = classify(Engine::Redis, text);
     assert!(!verdict.reason.is_empty() && !verdict.reason.contains(char::is_control));
     if verdict.class == Class::Read {
-        assert_ne!(classify(Engine::Redis, &format!("{text}\nSET a b")).class, Class::Read);
+        assert_ne!(
+            classify(Engine::Redis, &format!("{text}\nSET a b")).class,
+            Class::Read
+        );
         assert_ne!(classify(Engine::Redis, &format!("SET {text}")).class, Class::Read);
     }
 });

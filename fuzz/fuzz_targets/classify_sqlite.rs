@@ -31,16 +31,22 @@ fuzz_target!(|text: &str| {
     }
     // A comment may stay open until the end.
     if !text.contains("/*") {
-        assert_ne!(classify(Engine::Sqlite, &format!("{text}\n;DELETE FROM t")).class, Class::Read);
+        assert_ne!(
+            classify(Engine::Sqlite, &format!("{text}\n;DELETE FROM t")).class,
+            Class::Read
+        );
     }
     let database = Connection::open_in_memory().expect("memory");
     database.execute_batch(SETUP).expect("a database");
     let mut steps = 0;
     database
-        .progress_handler(1000, Some(move || {
-            steps += 1;
-            steps > 200
-        }))
+        .progress_handler(
+            1000,
+            Some(move || {
+                steps += 1;
+                steps > 200
+            }),
+        )
         .expect("a handler");
     let before = state(&database);
     if let Ok(mut statement) = database.prepare(text)
