@@ -10,6 +10,7 @@ mod building;
 mod bus;
 mod claims;
 mod client;
+mod gateway;
 mod messages;
 mod page;
 mod policy;
@@ -89,6 +90,8 @@ enum What {
     Screen,
     /// A decision about a call from loaded layers; with the feature `cedar` beside Cedar
     Policy,
+    /// The database gateway: classes of statements, reads beside a driver, memory
+    Gateway,
     /// Processor time from nothing built to the tour's printed link, in both profiles
     Build,
 }
@@ -137,6 +140,13 @@ fn run(arguments: &Arguments) -> Result<bool> {
         (
             concat!("muster ", env!("CARGO_PKG_VERSION")).to_owned(),
             policy::run(time)?,
+        )
+    } else if arguments.what == What::Gateway {
+        // A library with a server of its own: no program, no disk.
+        let time = Duration::from_secs(arguments.seconds.max(1));
+        (
+            concat!("muster ", env!("CARGO_PKG_VERSION")).to_owned(),
+            gateway::run(time)?,
         )
     } else {
         let folder = folder(arguments.dir.as_deref())?;
@@ -191,6 +201,10 @@ fn measure(arguments: &Arguments, muster: &Muster, folder: &Path) -> Result<Vec<
     if what.wants(What::Policy) {
         eprintln!("policy …");
         figures.extend(policy::run(time)?);
+    }
+    if what.wants(What::Gateway) {
+        eprintln!("gateway …");
+        figures.extend(gateway::run(time)?);
     }
     if what.wants(What::Bus) {
         eprintln!("bus …");

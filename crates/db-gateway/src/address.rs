@@ -97,6 +97,9 @@ impl Url {
             "mongodb" | "mongodb+srv" => return mongodb(text, rest, scheme == "mongodb+srv"),
             _ => return invalid("its scheme is none of postgres mysql mariadb sqlite redis mongodb"),
         };
+        if !rest.starts_with("//") {
+            return invalid("behind the scheme two slashes are missing");
+        }
         let url = url::Url::parse(text).or_else(|error| invalid(error.to_string()))?;
         let mut parameters = parameters(&url)?;
         let tls = tls(&mut parameters)?;

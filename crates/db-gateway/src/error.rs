@@ -32,7 +32,7 @@ pub enum Error {
         position: Option<u32>,
     },
     /// It took too long and was stopped.
-    #[error("Stopped after {} s, and nothing was kept: the statement took too long. Ask for less of it.", after.as_secs_f64())]
+    #[error("Stopped after {} s: the statement took too long. Ask for less of it.", after.as_secs_f64())]
     TimedOut {
         /// The limit.
         after: Duration,

@@ -7,26 +7,47 @@
 //! The account ought not to be able to write at all: [`Connection::wide`] says whether it is, [`Connection::check`] tries
 //! the rest on the live connection.
 
+#[cfg(feature = "connect")]
 mod address;
+#[cfg(test)]
+#[cfg(feature = "connect")]
+mod alone;
+#[cfg(feature = "connect")]
 mod answer;
+#[cfg(feature = "connect")]
 mod catalogue;
 mod classify;
+#[cfg(feature = "connect")]
 mod connection;
 mod engine;
+#[cfg(feature = "connect")]
 mod error;
+#[cfg(feature = "connect")]
 mod limits;
+#[cfg(feature = "connect")]
 mod mongodb;
+#[cfg(feature = "connect")]
 mod mysql;
+#[cfg(feature = "connect")]
 mod net;
+#[cfg(feature = "connect")]
 mod postgres;
+#[cfg(feature = "connect")]
 mod redis;
+#[cfg(feature = "connect")]
 mod sqlite;
 
+#[cfg(feature = "connect")]
 pub use address::{InvalidUrl, Url};
+#[cfg(feature = "connect")]
 pub use answer::{Answer, Cell, Column, Rows};
+#[cfg(feature = "connect")]
 pub use catalogue::{ColumnInfo, Description, Guarantee, Object, Rule, Schema, Wide};
 pub use classify::{Class, Verdict, classify};
+#[cfg(feature = "connect")]
 pub use connection::Connection;
 pub use engine::{Engine, UnknownEngine};
+#[cfg(feature = "connect")]
 pub use error::Error;
+#[cfg(feature = "connect")]
 pub use limits::Limits;

@@ -46,7 +46,12 @@ const EDGES: [(&str, Ours); 18] = [
     // Measures the program from outside; fills databases through the store.
     (
         "benches",
-        Ours::Only(&["muster-core", "muster-policy", "muster-store"]),
+        Ours::Only(&[
+            "muster-core",
+            "muster-db-gateway",
+            "muster-policy",
+            "muster-store",
+        ]),
     ),
     ("xtask", Ours::Only(&[])),
 ];

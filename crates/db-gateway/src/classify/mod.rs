@@ -12,6 +12,7 @@ mod sql;
 pub(crate) mod sqlite;
 mod verdict;
 
+#[cfg(feature = "connect")]
 pub(crate) use verdict::shown;
 pub use verdict::{Class, Verdict};
 

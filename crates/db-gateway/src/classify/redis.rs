@@ -530,6 +530,7 @@ fn xread(words: &[Vec<u8>]) -> Verdict {
 }
 
 /// Whether the server's own flags for a command agree with a verdict of "read". Some harmless commands carry no flag at all.
+#[cfg(feature = "connect")]
 pub(crate) fn flags_agree(name: &str, flags: &[String]) -> bool {
     let has = |flag: &str| {
         flags

@@ -162,8 +162,8 @@ impl<'t, 'a> Tokens<'t, 'a> {
             if token.is_any(grammar.constructs) {
                 return None;
             }
-            if token.is_any(grammar.soft_constructs) && !before.is_none_or(|before| begins_expression(before))
-            {
+            let soft = token.is_any(grammar.soft_constructs);
+            if soft && (!before.is_none_or(begins_expression) || self.continues_clause(at)) {
                 return None;
             }
         }
@@ -180,6 +180,22 @@ impl<'t, 'a> Tokens<'t, 'a> {
             escaped: token.kind == Kind::Escaped,
             open,
         })
+    }
+
+    /// `AS NOT MATERIALIZED (`, `GROUP BY a, ROLLUP (`: what stands before looks like the beginning of an expression and is none.
+    fn continues_clause(self, at: usize) -> bool {
+        if self.is_at(at, &["materialized"]) {
+            return at
+                .checked_sub(2)
+                .is_some_and(|as_at| self.is_at(as_at, &["as"]) && self.is_at(as_at + 1, &["not"]));
+        }
+        self.is_at(at, &["rollup", "cube", "sets"])
+            && self
+                .all
+                .get(..at)
+                .unwrap_or_default()
+                .windows(2)
+                .any(|pair| matches!(pair, [group, by] if group.is_word("group") && by.is_word("by")))
     }
 
     /// Whether the name at `start` with the parenthesis that ends at `close` is an alias with columns, a common table

@@ -109,6 +109,7 @@ const CONSTRUCTS: &[&str] = &[
     "between",
     "by",
     "case",
+    "cast",
     "check",
     "collate",
     "cross",

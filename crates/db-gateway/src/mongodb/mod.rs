@@ -26,17 +26,10 @@ const NARROW: &[&str] = &[
     "find",
     "killCursors",
     "listCollections",
+    "listDatabases",
     "listIndexes",
     "listSearchIndexes",
     "planCacheRead",
-    "listDatabases",
-    "connPoolStats",
-    "inprog",
-    "serverStatus",
-    "top",
-    "validate",
-    "killAnyCursorNever",
-    "useUUID",
 ];
 
 pub(crate) struct Server {

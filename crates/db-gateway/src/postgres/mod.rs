@@ -157,7 +157,7 @@ async fn guarded(
     session.send().await?;
     let mut taking = Taking::new(limits, 2, true);
     let mut answer = taking.all(session).await;
-    if matches!(answer, Err(Error::Unreachable { .. })) || taking.cut_off {
+    if matches!(answer, Err(Error::Unreachable { .. } | Error::Unguarded { .. })) || taking.cut_off {
         return match answer {
             Ok(mut rows) => {
                 taking.name_known(&mut rows);

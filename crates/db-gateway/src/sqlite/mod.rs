@@ -334,7 +334,17 @@ fn run(
         }
         let mut cells = Vec::with_capacity(kinds.len());
         for (at, kind) in kinds.iter().enumerate() {
-            cells.push(cell(kind, row.get_ref(at).map_err(fail)?));
+            let value = row.get_ref(at).map_err(fail)?;
+            // An expression has no declared type; its first value says what it is.
+            if let Some(column) = collector
+                .rows
+                .columns
+                .get_mut(at)
+                .filter(|column| column.kind.is_empty())
+            {
+                column.kind = storage(value).to_owned();
+            }
+            cells.push(cell(kind, value));
         }
         full = !collector.push(cells);
         if full && mode != Mode::Write {
@@ -355,6 +365,16 @@ fn text_changes_rows(text: &str) -> bool {
     ["insert", "update", "delete", "replace"]
         .iter()
         .any(|word| lower.contains(word))
+}
+
+const fn storage(value: ValueRef<'_>) -> &'static str {
+    match value {
+        ValueRef::Null => "",
+        ValueRef::Integer(_) => "integer",
+        ValueRef::Real(_) => "real",
+        ValueRef::Text(_) => "text",
+        ValueRef::Blob(_) => "blob",
+    }
 }
 
 /// SQLite's values have types of their own, whatever the column says.

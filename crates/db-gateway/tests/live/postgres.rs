@@ -121,7 +121,7 @@ impl Server {
 mod heavy {
     use super::*;
 
-    // spec: DBA-005..DBA-009 DBA-012
+    // spec: DBA-005..DBA-009 DBA-011 DBA-012
     #[tokio::test(flavor = "multi_thread")]
     async fn no_statement_of_the_corpus_leaves_a_trace_when_it_is_read() {
         let Some(server) = Server::start() else { return };
@@ -137,26 +137,23 @@ mod heavy {
                 let answer = connection.read(&may_read(), &statement, short).await;
                 if expected == "read" {
                     assert!(!matches!(answer, Err(Error::Gate { .. })), "{statement}");
+                    // No rights to explain a change, no value of the sequence yet, without end; all others are answered.
+                    let excused = ["EXPLAIN (", "EXPLAIN DELETE", "currval", "1000000000"];
+                    if !excused.iter().any(|word| statement.contains(word)) {
+                        assert!(answer.is_ok(), "{statement}: {answer:?}");
+                    }
                 } else {
                     assert!(
                         matches!(answer, Err(Error::Gate { .. })),
                         "{statement}: {answer:?}"
                     );
                 }
-                let after = server.world();
-                assert_eq!(traces(&before, &after), [""; 0], "{user}: {statement}");
+                // What the gate stopped was not sent.
+                if expected == "read" {
+                    assert_eq!(traces(&before, &server.world()), [""; 0], "{user}: {statement}");
+                }
             }
-        }
-    }
-
-    // spec: DBA-005 DBA-006 DBA-008 DBA-009 DBA-011
-    #[tokio::test(flavor = "multi_thread")]
-    async fn what_no_parser_sees_is_stopped_by_the_engine() {
-        let Some(server) = Server::start() else { return };
-        let before = server.world();
-        for user in ["reader", "postgres"] {
-            let connection = connection(&server.url(user), None);
-            // A view that calls a function which inserts with the rights of its owner.
+            // What no parser sees, a view that calls a function with the rights of its owner, the engine stops.
             assert_eq!(
                 engine_code(&read(&connection, "SELECT * FROM sly").await),
                 "25006"
@@ -440,5 +437,79 @@ mod heavy {
             rows(&made, "SELECT count(*) FROM t").await.rows[0][0],
             Cell::Int(3)
         ));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_certificate_is_checked_unless_the_address_says_not_to() {
+        let Some(server) = Server::start() else { return };
+        let Some(openssl) = servers::program("openssl") else {
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+        servers::out(
+            Command::new(openssl)
+                .args([
+                    "req",
+                    "-x509",
+                    "-newkey",
+                    "ec",
+                    "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1",
+                    "-nodes",
+                    "-days",
+                    "2",
+                ])
+                .args([
+                    "-subj",
+                    "/CN=localhost",
+                    "-addext",
+                    "subjectAltName=DNS:localhost",
+                ])
+                .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+                .arg("-keyout")
+                .arg(&key)
+                .arg("-out")
+                .arg(&cert),
+        );
+        // The server itself writes its two files, because it runs as another user.
+        let import = |path: &std::path::Path, name: &str| {
+            let text = std::fs::read_to_string(path).unwrap();
+            let target = format!("{}/data/{name}", server.folder());
+            server.psql(&format!("COPY (SELECT unnest(string_to_array($x${}$x$, E'\n'))) TO PROGRAM 'umask 077; cat > {target}'", text.trim()));
+        };
+        import(&cert, "server.crt");
+        import(&key, "server.key");
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        server.psql("ALTER SYSTEM SET ssl = on");
+        server.psql("ALTER SYSTEM SET listen_addresses = '127.0.0.1'");
+        server.psql(&format!("ALTER SYSTEM SET port = {port}"));
+        server.cluster.halt(xtask::pg::Shutdown::Fast).unwrap();
+        server.cluster.resume().unwrap();
+        let asked = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+        let at = |tls: &str| {
+            connection(
+                &format!("postgres://postgres@localhost:{port}/postgres?{tls}"),
+                None,
+            )
+        };
+        assert_eq!(json(&at("tls=unverified"), asked).await, "[[true]]");
+        let trusted = format!("sslmode=verify-full&sslrootcert={}", cert.display());
+        assert_eq!(json(&at(&trusted), asked).await, "[[true]]");
+        let unknown = read(&at("tls=verified"), asked).await.unwrap_err();
+        assert!(
+            matches!(&unknown, Error::Unreachable { why } if why.contains("TLS failed")),
+            "{unknown}"
+        );
+        let elsewhere = connection(
+            &format!("postgres://postgres@127.0.0.1:{port}/postgres?{trusted}"),
+            None,
+        );
+        let misnamed = read(&elsewhere, asked).await.unwrap_err();
+        assert!(matches!(misnamed, Error::Unreachable { .. }), "{misnamed}");
     }
 }

@@ -93,8 +93,27 @@ mod heavy {
                 expected != "read",
                 "{statement}: {answer:?}"
             );
-            assert_eq!(traces(&before, &server.world()), [""; 0], "{statement}");
+            // Of modules that are not there, of another policy of eviction, of a key of another kind; all others are answered.
+            let excused = [
+                "JSON.",
+                "FT.",
+                "OBJECT FREQ",
+                "GEORADIUS",
+                "BITFIELD_RO",
+                "LCS",
+                "SORT_RO",
+            ];
+            if expected == "read" && !excused.iter().any(|word| statement.starts_with(word)) {
+                let missing = matches!(&answer, Err(Error::Engine { code, message, .. })
+                    if code == "WRONGTYPE" || message.contains("no such key"));
+                assert!(answer.is_ok() || missing, "{statement}: {answer:?}");
+            }
+            // What the gate stopped was not sent.
+            if expected == "read" {
+                assert_eq!(traces(&before, &server.world()), [""; 0], "{statement}");
+            }
         }
+        assert_eq!(traces(&before, &server.world()), [""; 0]);
     }
 
     // spec: DBA-001..DBA-003 DBA-013 DBA-017..DBA-020

@@ -84,6 +84,11 @@ mod heavy {
                     expected != "read",
                     "{statement}: {answer:?}"
                 );
+                // Without end, too large, or of a table that is not there; all others are answered.
+                let excused = ["RECURSIVE", "zeroblob(1000000000)"];
+                if expected == "read" && !excused.iter().any(|word| statement.contains(word)) {
+                    assert!(answer.is_ok(), "{statement}: {answer:?}");
+                }
                 assert!(file.world() == before, "{statement}");
             }
             // Nobody holds a lock either.

@@ -1,0 +1,106 @@
+//! Addresses: what is understood, what protects the way, what is never shown. Never connects.
+#![cfg(test)]
+
+use muster_db_gateway::{Connection, Engine, Url};
+
+#[test]
+fn every_scheme_is_understood_and_no_other() {
+    for (text, engine) in [
+        ("postgres://u:p@h/d", Engine::Postgres),
+        ("postgresql://h", Engine::Postgres),
+        ("mysql://u@h:3307/d", Engine::Mysql),
+        ("mariadb://h/d", Engine::Mariadb),
+        ("sqlite:a.db", Engine::Sqlite),
+        ("sqlite:///var/a.db", Engine::Sqlite),
+        ("redis://:p@h/1", Engine::Redis),
+        ("rediss://h", Engine::Redis),
+        ("mongodb://u:p@a:1,b:2/d?replicaSet=r", Engine::Mongodb),
+        ("mongodb+srv://u:p@h/d", Engine::Mongodb),
+    ] {
+        assert_eq!(Url::parse(text).unwrap().engine(), engine, "{text}");
+    }
+    for text in [
+        "",
+        "h/d",
+        "oracle://h",
+        "postgres:",
+        "sqlite:",
+        "sqlite::memory:",
+        "sqlite:a?mode=rwc",
+        "postgres://h/d?sslmod=off",
+        "postgres://h?options=-c",
+        "postgres://h?sslmode=sometimes",
+        "mysql://h?allowLocalInfile=true",
+        "postgres://a,b/d",
+        "postgres://h:x/d",
+        "mongodb:h",
+        "mongodb://",
+        "postgres://h?host=a&host=b",
+    ] {
+        assert!(Url::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_way_off_the_machine_is_encrypted_unless_the_address_says_otherwise() {
+    for (text, private) in [
+        ("postgres://u@db.example/d", true),
+        ("postgres://u@db.example/d?sslmode=prefer", true),
+        ("postgres://u@db.example/d?sslmode=disable", false),
+        ("postgres://u@127.0.0.1/d", true),
+        ("postgres://u@localhost/d?host=/run/postgresql", true),
+        ("mysql://u@10.0.0.5/d", true),
+        ("mysql://u@10.0.0.5/d?ssl-mode=DISABLED", false),
+        ("redis://10.0.0.5", true),
+        ("redis://10.0.0.5?tls=off", false),
+        ("redis://[::1]", true),
+        ("mongodb://db.example/d", true),
+        ("mongodb://db.example/d?tls=false", false),
+        ("mongodb+srv://db.example/d", true),
+    ] {
+        assert_eq!(
+            Url::parse(text).unwrap().is_encrypted_or_local(),
+            private,
+            "{text}"
+        );
+    }
+}
+
+// spec: DBA-014
+#[test]
+fn no_password_is_shown() {
+    for text in [
+        "postgres://u:S%40CRET@h/d",
+        "mysql://u:S%40CRET@h/d",
+        "redis://u:S%40CRET@h/0",
+        "mongodb://u:S%40CRET@h/d",
+        "postgres://h/d?user=u&password=S@CRET",
+    ] {
+        let url = Url::parse(text).unwrap();
+        let connection = Connection::new("db_connection:x".parse().unwrap(), url.clone(), None).unwrap();
+        let shown = format!("{url:?} {connection:?}");
+        assert!(!shown.contains("CRET"), "{shown}");
+    }
+    for text in [
+        "postgres://u:SECRET@h:port/d",
+        "postgres://u:SECRET@h/d?x=SECRET",
+        "mysql://u:SECRET@h/d?tls=SECRET",
+        "what://u:SECRET@h",
+    ] {
+        let error = Url::parse(text).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("SECRET"), "{error}");
+    }
+}
+
+#[test]
+fn a_connection_is_for_a_database_and_one_kind_of_it() {
+    let read = || Url::parse("postgres://h/d").unwrap();
+    assert!(Connection::new("project:x".parse().unwrap(), read(), None).is_err());
+    let other = Url::parse("mysql://h/d").unwrap();
+    assert!(Connection::new("db_connection:x".parse().unwrap(), read(), Some(other)).is_err());
+    let (maria, mysql) = (
+        Url::parse("mariadb://h/d").unwrap(),
+        Url::parse("mysql://h/d").unwrap(),
+    );
+    assert!(Connection::new("db_connection:x".parse().unwrap(), maria, Some(mysql)).is_ok());
+}
