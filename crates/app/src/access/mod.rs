@@ -14,7 +14,9 @@ mod state;
 pub(crate) use asks::task_closed;
 pub use asks::{Ask, AskError, Decider, approve, list, refuse, show, sweep};
 pub use gate::{Call, Permitted, Refused, ToolPrompt, Unanswered, decide, prompt, refuse_at_gate};
-pub use listing::{Connection, Reachable, Whoami, WhoamiGrant, WhoamiTask, connections, leaves, reachable, whoami};
+pub use listing::{
+    Connection, Reachable, Whoami, WhoamiGrant, WhoamiTask, connections, leaves, reachable, whoami,
+};
 pub use presence::{Present, Process, Seat, present, somebody_present};
 pub use sql::STATEMENTS;
 pub use state::{AskState, PARKED_AT_MOST, canonical};

@@ -95,7 +95,8 @@ impl Drop for Underway {
 mod tests {
     use super::*;
 
-    const CANCEL: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"enough"}}"#;
+    const CANCEL: &[u8] =
+        br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"enough"}}"#;
 
     fn begin(calls: &Calls, agent: i64, id: RequestId) -> (Underway, CancellationToken) {
         let given_up = CancellationToken::new();

@@ -62,13 +62,7 @@ async fn serve(State(web): State<Web>, request: Request) -> Response {
     config.allowed_origins = Vec::new();
     let (app, calls, databases) = (web.app.clone(), web.calls.clone(), web.databases.clone());
     let service = StreamableHttpService::new(
-        move || {
-            Ok(server::Server::new(
-                app.clone(),
-                calls.clone(),
-                databases.clone(),
-            ))
-        },
+        move || Ok(server::Server::new(app.clone(), calls.clone(), databases.clone())),
         Arc::new(NeverSessionManager::default()),
         config,
     );

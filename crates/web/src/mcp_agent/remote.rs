@@ -117,7 +117,9 @@ mod tests {
     #[test]
     fn only_an_answer_to_this_request_is_one() {
         let heard = |text: &str| understood(text.as_bytes(), "9-1");
-        assert!(matches!(heard(r#"{"jsonrpc":"2.0","id":"9-1","result":{"a":1}}"#), Heard::Result(value) if value == json!({"a": 1})));
+        assert!(
+            matches!(heard(r#"{"jsonrpc":"2.0","id":"9-1","result":{"a":1}}"#), Heard::Result(value) if value == json!({"a": 1}))
+        );
         assert!(
             matches!(heard(r#"{"jsonrpc":"2.0","id":"9-1","error":{"code":-32602,"message":"no"}}"#), Heard::Error(error) if error.code.0 == -32602)
         );

@@ -84,8 +84,15 @@ impl ServerHandler for Server {
             .begin(caller.token, context.id.clone(), given_up.clone());
         let client = Client::new(&context, given_up, CancellationToken::new());
         let arguments = request.arguments.unwrap_or_default();
-        tools::call(&self.app, &self.databases, &caller, &request.name, arguments, &client)
-            .await
-            .map(Into::into)
+        tools::call(
+            &self.app,
+            &self.databases,
+            &caller,
+            &request.name,
+            arguments,
+            &client,
+        )
+        .await
+        .map(Into::into)
     }
 }

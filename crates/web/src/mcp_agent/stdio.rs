@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_app::accounts::{self, AgentCaller};
 use muster_app::App;
+use muster_app::accounts::{self, AgentCaller};
 use muster_core::{Secret, text};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, ListToolsResult,
@@ -29,8 +29,7 @@ const RESTART: (Duration, Duration) = (Duration::from_secs(10), Duration::from_m
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Opens the app on the database, or says why not.
-pub type Open =
-    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<App, String>> + Send>> + Send + Sync>;
+pub type Open = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<App, String>> + Send>> + Send + Sync>;
 
 /// One agent's session on standard streams.
 pub struct Session {

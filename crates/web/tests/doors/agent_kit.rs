@@ -2,7 +2,7 @@
 
 use muster_app::access::{self, Ask as Asked, AskState, Present, Seat};
 use muster_app::audit::{self, Entry, Filter};
-use muster_app::policies::{self, Chosen, Edit};
+use muster_app::policies::{self, Edit};
 use muster_app::projects::NewProject;
 use muster_app::tasks::{self, By, MadeWorktree, NewTask, PolicyChoice};
 use muster_app::{accounts, databases, hosts, integrations, projects};
@@ -130,7 +130,10 @@ impl Doors {
             body: TaskBody::parse("body", "").unwrap(),
             policy,
         };
-        tasks::add(&self.app, self.ada(), By::Owner, new).await.unwrap().id
+        tasks::add(&self.app, self.ada(), By::Owner, new)
+            .await
+            .unwrap()
+            .id
     }
 
     pub(crate) async fn worktree(&self, task: TaskId, path: &str) -> WorktreeId {
@@ -166,7 +169,14 @@ impl Doors {
         policy
     }
 
-    pub(crate) async fn grant(&self, policy: PolicyId, layer: LayerName, action: &str, scope: &str, effect: &str) {
+    pub(crate) async fn grant(
+        &self,
+        policy: PolicyId,
+        layer: LayerName,
+        action: &str,
+        scope: &str,
+        effect: &str,
+    ) {
         let edit = Edit {
             policy,
             layer,
@@ -188,20 +198,13 @@ impl Doors {
             .unwrap();
     }
 
-    pub(crate) async fn attach(&self, policy: PolicyId, task: TaskId) {
-        let Chosen::Own(found) = policies::find(&self.app, self.ada(), &policy.to_string())
-            .await
-            .unwrap()
-        else {
-            panic!("a policy of one's own");
-        };
-        policies::attach(&self.app, self.ada(), Chosen::Own(found), task)
-            .await
-            .unwrap();
-    }
-
     /// An agent on a task of its own in `project`, under these grants.
-    pub(crate) async fn agent_with(&self, project: ProjectId, name: &str, grants: &[(&str, &str, &str)]) -> (Agent, PolicyId) {
+    pub(crate) async fn agent_with(
+        &self,
+        project: ProjectId,
+        name: &str,
+        grants: &[(&str, &str, &str)],
+    ) -> (Agent, PolicyId) {
         let policy = self.policy(name, grants).await;
         let task = self
             .task_of(project, &format!("task of {name}"), PolicyChoice::Policy(policy))

@@ -66,14 +66,49 @@ impl World {
 fn charging(project: &str, task: TaskId) -> Vec<(&'static str, Value, &'static str, &'static str)> {
     let task = task.to_string();
     vec![
-        ("muster_list_tasks", json!({"project_id": project}), "projects_read", "project"),
-        ("muster_get_task", json!({"task_id": task}), "projects_read", "project"),
-        ("muster_create_task", json!({"project_id": project, "title": "made"}), "tasks_write", "project"),
-        ("muster_spawn_task", json!({"task_id": task}), "tasks_write", "worktree"),
-        ("muster_set_task_status", json!({"task_id": task, "status": "in_progress"}), "tasks_write", "worktree"),
-        ("muster_get_worktree", json!({"task_id": task}), "worktree_read", "worktree"),
+        (
+            "muster_list_tasks",
+            json!({"project_id": project}),
+            "projects_read",
+            "project",
+        ),
+        (
+            "muster_get_task",
+            json!({"task_id": task}),
+            "projects_read",
+            "project",
+        ),
+        (
+            "muster_create_task",
+            json!({"project_id": project, "title": "made"}),
+            "tasks_write",
+            "project",
+        ),
+        (
+            "muster_spawn_task",
+            json!({"task_id": task}),
+            "tasks_write",
+            "worktree",
+        ),
+        (
+            "muster_set_task_status",
+            json!({"task_id": task, "status": "in_progress"}),
+            "tasks_write",
+            "worktree",
+        ),
+        (
+            "muster_get_worktree",
+            json!({"task_id": task}),
+            "worktree_read",
+            "worktree",
+        ),
         // Last: afterwards nothing more can be done with the task.
-        ("muster_close_task", json!({"task_id": task, "reason": "done"}), "tasks_close", "worktree"),
+        (
+            "muster_close_task",
+            json!({"task_id": task, "reason": "done"}),
+            "tasks_close",
+            "worktree",
+        ),
     ]
 }
 
@@ -97,33 +132,68 @@ fn each_tool_runs_under_the_grant_that_its_description_names_and_under_no_other(
             );
 
             // Everything but what it charges; then that, on another resource; then that.
-            let edit = policies::Edit { policy: world.policy, layer: LayerName::Global, revision: None };
+            let edit = policies::Edit {
+                policy: world.policy,
+                layer: LayerName::Global,
+                revision: None,
+            };
             policies::save_empty(&doors.app, doors.ada(), edit).await.unwrap();
             for other in [
-                "projects_read", "tasks_write", "tasks_close", "worktree_read", "diff_read", "hosts_read", "db_read",
+                "projects_read",
+                "tasks_write",
+                "tasks_close",
+                "worktree_read",
+                "diff_read",
+                "hosts_read",
+                "db_read",
             ] {
                 if other != action {
-                    doors.grant(world.policy, LayerName::Global, other, "any", "allow").await;
+                    doors
+                        .grant(world.policy, LayerName::Global, other, "any", "allow")
+                        .await;
                 }
             }
             let elsewhere = format!("{kind}:{}", World::id(&world.others, kind));
-            doors.grant(world.policy, LayerName::Global, action, &elsewhere, "allow").await;
-            let before = (doors.titles(doors.ada()).await, doors.state_but(doors.ada(), "call").await);
+            doors
+                .grant(world.policy, LayerName::Global, action, &elsewhere, "allow")
+                .await;
+            let before = (
+                doors.titles(doors.ada()).await,
+                doors.state_but(doors.ada(), "call").await,
+            );
             let refusal = refused(&doors.tool(&world.agent, tool, arguments.clone()).await);
             assert_eq!(
-                (doors.titles(doors.ada()).await, doors.state_but(doors.ada(), "call").await),
+                (
+                    doors.titles(doors.ada()).await,
+                    doors.state_but(doors.ada(), "call").await
+                ),
                 before,
                 "{tool} did something"
             );
             assert_eq!(refusal["code"], "refused_not_granted", "{tool}");
             let pair = &refusal["pairs"][0];
             assert_eq!(
-                (&pair["action"], &pair["resource"]["kind"], &pair["resource"]["id"], &pair["verdict"], &pair["layer"]),
-                (&json!(action), &json!(kind), &json!(World::id(&world.mine, kind)), &json!("not_granted"), &json!("global")),
+                (
+                    &pair["action"],
+                    &pair["resource"]["kind"],
+                    &pair["resource"]["id"],
+                    &pair["verdict"],
+                    &pair["layer"]
+                ),
+                (
+                    &json!(action),
+                    &json!(kind),
+                    &json!(World::id(&world.mine, kind)),
+                    &json!("not_granted"),
+                    &json!("global")
+                ),
                 "{tool}"
             );
             let sentence = refusal["message"].as_str().unwrap();
-            assert!(sentence.contains(action) && sentence.contains("global layer"), "{sentence}");
+            assert!(
+                sentence.contains(action) && sentence.contains("global layer"),
+                "{sentence}"
+            );
             let row = doors.last_call().await;
             assert_eq!(
                 (row.tool.as_deref(), row.outcome.as_deref()),
@@ -131,19 +201,37 @@ fn each_tool_runs_under_the_grant_that_its_description_names_and_under_no_other(
             );
             assert_eq!(row.data["pairs"], refusal["pairs"]);
 
-            doors.revoke(world.policy, LayerName::Global, action, &elsewhere).await;
+            doors
+                .revoke(world.policy, LayerName::Global, action, &elsewhere)
+                .await;
             let here = format!("{kind}:{}", World::id(&world.mine, kind));
-            doors.grant(world.policy, LayerName::Global, action, &here, "allow").await;
+            doors
+                .grant(world.policy, LayerName::Global, action, &here, "allow")
+                .await;
             done(&doors.tool(&world.agent, tool, arguments).await);
             let row = doors.last_call().await;
             let agent = json!({"id": world.agent.id.to_string(), "label": "worker"});
             assert_eq!(
-                (row.outcome.as_deref(), &row.data["agent"], row.agent.as_deref(), row.task.as_deref()),
-                (Some("allowed"), &agent, Some(world.agent.id.to_string().as_str()), Some(world.agent.task.to_string().as_str()))
+                (
+                    row.outcome.as_deref(),
+                    &row.data["agent"],
+                    row.agent.as_deref(),
+                    row.task.as_deref()
+                ),
+                (
+                    Some("allowed"),
+                    &agent,
+                    Some(world.agent.id.to_string().as_str()),
+                    Some(world.agent.task.to_string().as_str())
+                )
             );
             assert_eq!(row.data["pairs"][0]["verdict"], "allow");
-            let revision = policies::find(&doors.app, doors.ada(), "the-policy").await.unwrap();
-            let policies::Chosen::Own(found) = revision else { panic!() };
+            let revision = policies::find(&doors.app, doors.ada(), "the-policy")
+                .await
+                .unwrap();
+            let policies::Chosen::Own(found) = revision else {
+                panic!()
+            };
             assert_eq!(
                 (&row.data["policy"]["id"], &row.data["policy"]["revision"]),
                 (&json!(found.id.to_string()), &json!(found.revision))
@@ -152,7 +240,9 @@ fn each_tool_runs_under_the_grant_that_its_description_names_and_under_no_other(
         assert!(doors.titles(doors.ada()).await.contains(&"made".to_owned()));
         let closed = tasks::find(&doors.app, doors.ada(), world.task).await.unwrap();
         assert_eq!(closed.status, TaskStatus::Closed);
-        let other = tasks::find(&doors.app, doors.ada(), world.other_task).await.unwrap();
+        let other = tasks::find(&doors.app, doors.ada(), world.other_task)
+            .await
+            .unwrap();
         assert_eq!(other.status, TaskStatus::Open);
     });
 }
@@ -176,17 +266,21 @@ fn a_list_shows_what_each_item_is_granted_and_nothing_of_another_kind() {
             }
             shown
         };
-        assert_eq!(lists().await, [json!([]), json!([]), json!([])], "closed by default");
+        assert_eq!(
+            lists().await,
+            [json!([]), json!([]), json!([])],
+            "closed by default"
+        );
         let grant = async |action: &str, scope: &str, effect: &str| {
-            doors.grant(world.policy, LayerName::Global, action, scope, effect).await;
+            doors
+                .grant(world.policy, LayerName::Global, action, scope, effect)
+                .await;
         };
         let (p, h) = (World::id(&world.mine, "project"), World::id(&world.mine, "host"));
         grant("projects_read", &format!("project:{p}"), "allow").await;
         grant("hosts_read", &format!("host:{h}"), "allow").await;
         grant("db_read", &format!("db_connection:{staging}"), "allow").await;
-        let connection = |id: &dyn ToString, name, engine, read, write| {
-            json!({"id": id.to_string(), "name": name, "engine": engine, "read": read, "write": write})
-        };
+        let connection = |id: &dyn ToString, name, engine, read, write| json!({"id": id.to_string(), "name": name, "engine": engine, "read": read, "write": write});
         assert_eq!(
             lists().await,
             [
@@ -196,7 +290,13 @@ fn a_list_shows_what_each_item_is_granted_and_nothing_of_another_kind() {
             ]
         );
         let row = doors.last_call().await;
-        assert_eq!((row.outcome.as_deref(), row.data["pairs"].as_array().unwrap().len()), (Some("allowed"), 2));
+        assert_eq!(
+            (
+                row.outcome.as_deref(),
+                row.data["pairs"].as_array().unwrap().len()
+            ),
+            (Some("allowed"), 2)
+        );
         for (action, effect) in [("db_read", "ask"), ("db_write", "allow")] {
             grant(action, "any", effect).await;
         }
@@ -211,8 +311,18 @@ fn a_list_shows_what_each_item_is_granted_and_nothing_of_another_kind() {
             ]),
             "what asks is reachable, and any covers what came later"
         );
-        assert_eq!(lists().await[0].as_array().unwrap().len(), 1, "any of another kind opens no project");
-        let none = doors.tool(&world.agent, "muster_list_db_connections", json!({"project_id": World::id(&world.others, "project")})).await;
+        assert_eq!(
+            lists().await[0].as_array().unwrap().len(),
+            1,
+            "any of another kind opens no project"
+        );
+        let none = doors
+            .tool(
+                &world.agent,
+                "muster_list_db_connections",
+                json!({"project_id": World::id(&world.others, "project")}),
+            )
+            .await;
         assert_eq!(done(&none), json!({"connections": []}));
     });
 }
@@ -223,20 +333,30 @@ fn a_connection_without_a_reachable_read_is_not_in_the_list_whatever_may_be_writ
     doors(|doors| async move {
         let project = doors.project("one", None).await;
         let staging = doors.connection(project, "staging", "postgres://db/app").await;
-        let (agent, policy) = doors.agent_with(project, "writer", &[("db_write", "any", "allow")]).await;
+        let (agent, policy) = doors
+            .agent_with(project, "writer", &[("db_write", "any", "allow")])
+            .await;
         let listed = async || {
             let list = done(&doors.tool(&agent, "muster_list_db_connections", json!({})).await);
             list["connections"].as_array().unwrap().len()
         };
         assert_eq!(listed().await, 0);
         let scope = format!("db_connection:{staging}");
-        doors.grant(policy, LayerName::Global, "db_read", &scope, "ask").await;
+        doors
+            .grant(policy, LayerName::Global, "db_read", &scope, "ask")
+            .await;
         assert_eq!(listed().await, 1, "ask is reachable");
-        doors.grant(policy, LayerName::Project, "db_write", "any", "allow").await;
+        doors
+            .grant(policy, LayerName::Project, "db_write", "any", "allow")
+            .await;
         assert_eq!(listed().await, 0, "the project layer leaves nothing of the read");
-        doors.grant(policy, LayerName::Project, "db_read", &scope, "allow").await;
+        doors
+            .grant(policy, LayerName::Project, "db_read", &scope, "allow")
+            .await;
         assert_eq!(listed().await, 1);
-        doors.grant(policy, LayerName::Task, "db_read", "any", "deny").await;
+        doors
+            .grant(policy, LayerName::Task, "db_read", "any", "deny")
+            .await;
         assert_eq!(listed().await, 0);
     });
 }
@@ -247,34 +367,68 @@ fn a_status_move_never_closes_and_a_task_shows_its_worktree_only_to_who_may_read
     doors(|doors| async move {
         let world = World::new(&doors).await;
         for action in ["projects_read", "tasks_write"] {
-            doors.grant(world.policy, LayerName::Global, action, "any", "allow").await;
+            doors
+                .grant(world.policy, LayerName::Global, action, "any", "allow")
+                .await;
         }
         let task = world.task.to_string();
         let before = doors.calls().await.len();
-        let closing = doors.tool(&world.agent, "muster_set_task_status", json!({"task_id": task, "status": "closed"})).await;
+        let closing = doors
+            .tool(
+                &world.agent,
+                "muster_set_task_status",
+                json!({"task_id": task, "status": "closed"}),
+            )
+            .await;
         let error = refused(&closing);
         assert_eq!(error["code"], "invalid_argument");
-        assert!(error["message"].as_str().unwrap().contains("muster_close_task"), "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains("muster_close_task"),
+            "{error}"
+        );
         assert_eq!(doors.calls().await.len(), before, "nothing was charged");
-        let moved = doors.tool(&world.agent, "muster_set_task_status", json!({"task_id": task, "status": "ready_for_review"})).await;
+        let moved = doors
+            .tool(
+                &world.agent,
+                "muster_set_task_status",
+                json!({"task_id": task, "status": "ready_for_review"}),
+            )
+            .await;
         assert_eq!(done(&moved)["task"]["status"], "ready_for_review");
 
-        let read = async || done(&doors.tool(&world.agent, "muster_get_task", json!({"task_id": task})).await)["task"].clone();
+        let read = async || {
+            done(
+                &doors
+                    .tool(&world.agent, "muster_get_task", json!({"task_id": task}))
+                    .await,
+            )["task"]
+                .clone()
+        };
         let plain = read().await;
         assert_eq!(
             plain,
             json!({"id": task, "title": "first", "body": "", "status": "ready_for_review", "project": {"kind": "project", "id": World::id(&world.mine, "project"), "name": "one"}})
         );
         let scope = format!("worktree:{}", World::id(&world.mine, "worktree"));
-        doors.grant(world.policy, LayerName::Global, "worktree_read", &scope, "ask").await;
+        doors
+            .grant(world.policy, LayerName::Global, "worktree_read", &scope, "ask")
+            .await;
         assert_eq!(read().await, plain, "nobody was asked");
-        doors.grant(world.policy, LayerName::Global, "worktree_read", &scope, "allow").await;
+        doors
+            .grant(world.policy, LayerName::Global, "worktree_read", &scope, "allow")
+            .await;
         assert_eq!(
             read().await["worktree"],
             json!({"path": "/srv/one/worktree", "branch": format!("muster/task-{task}")})
         );
         assert_eq!(doors.last_call().await.data["pairs"].as_array().unwrap().len(), 1);
-        let listed = doors.tool(&world.agent, "muster_list_tasks", json!({"project_id": World::id(&world.mine, "project"), "status": "ready_for_review"})).await;
+        let listed = doors
+            .tool(
+                &world.agent,
+                "muster_list_tasks",
+                json!({"project_id": World::id(&world.mine, "project"), "status": "ready_for_review"}),
+            )
+            .await;
         assert_eq!(
             done(&listed),
             json!({"tasks": [{"id": task, "title": "first", "status": "ready_for_review"}]})
@@ -289,7 +443,9 @@ fn a_call_that_names_nothing_that_exists_is_refused_even_under_any_and_told_so_w
         let world = World::new(&doors).await;
         let grants = ["projects_read", "tasks_write", "tasks_close", "worktree_read"];
         for action in grants {
-            doors.grant(world.policy, LayerName::Global, action, "any", "allow").await;
+            doors
+                .grant(world.policy, LayerName::Global, action, "any", "allow")
+                .await;
         }
         let project = World::id(&world.mine, "project").parse().unwrap();
         let free = doors.task_of(project, "free", PolicyChoice::Unscoped).await;
@@ -297,9 +453,17 @@ fn a_call_that_names_nothing_that_exists_is_refused_even_under_any_and_told_so_w
         let bea = add_owner(&doors.app, "bea").await;
         let foreign = foreign_task(&doors, bea).await;
         for (tool, arguments, action, _) in charging(World::id(&world.mine, "project"), world.task) {
-            let key = if arguments["task_id"].is_string() { "task_id" } else { "project_id" };
+            let key = if arguments["task_id"].is_string() {
+                "task_id"
+            } else {
+                "project_id"
+            };
             let right = arguments[key].as_str().unwrap().to_owned();
-            let name = if key == "task_id" { "first".to_owned() } else { "one".to_owned() };
+            let name = if key == "task_id" {
+                "first".to_owned()
+            } else {
+                "one".to_owned()
+            };
             let wrong = [
                 Value::Null,
                 json!(""),
@@ -336,14 +500,34 @@ fn a_call_that_names_nothing_that_exists_is_refused_even_under_any_and_told_so_w
                     "{tool} {id}"
                 );
                 answers.push(result);
-                assert_eq!(code(&doors.tool(&free, tool, arguments).await), "not_found", "{tool} {id}");
+                assert_eq!(
+                    code(&doors.tool(&free, tool, arguments).await),
+                    "not_found",
+                    "{tool} {id}"
+                );
             }
-            assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{tool}: all the same answer");
+            assert!(
+                answers.windows(2).all(|pair| pair[0] == pair[1]),
+                "{tool}: all the same answer"
+            );
         }
-        let read = doors.tool(&free, "muster_get_task", json!({"task_id": world.other_task.to_string()})).await;
-        assert_eq!(done(&read)["task"]["worktree"]["path"], "/srv/two/worktree", "nothing restricts it");
+        let read = doors
+            .tool(
+                &free,
+                "muster_get_task",
+                json!({"task_id": world.other_task.to_string()}),
+            )
+            .await;
+        assert_eq!(
+            done(&read)["task"]["worktree"]["path"],
+            "/srv/two/worktree",
+            "nothing restricts it"
+        );
         let whoami = done(&doors.tool(&free, "muster_whoami", json!({})).await);
-        assert_eq!((&whoami["unscoped"], &whoami["policy"]), (&json!(true), &Value::Null));
+        assert_eq!(
+            (&whoami["unscoped"], &whoami["policy"]),
+            (&json!(true), &Value::Null)
+        );
     });
 }
 
@@ -362,36 +546,68 @@ async fn foreign_task(doors: &Doors, owner: muster_core::ids::OwnerId) -> TaskId
         body: muster_core::text::TaskBody::parse("body", "").unwrap(),
         policy: PolicyChoice::Unscoped,
     };
-    tasks::add(&doors.app, owner, tasks::By::Owner, new).await.unwrap().id
+    tasks::add(&doors.app, owner, tasks::By::Owner, new)
+        .await
+        .unwrap()
+        .id
 }
 
 #[test]
 fn arguments_of_another_kind_are_refused_before_anything_is_charged() {
     doors(|doors| async move {
         let world = World::new(&doors).await;
-        let (project, task) = (World::id(&world.mine, "project").to_owned(), world.task.to_string());
+        let (project, task) = (
+            World::id(&world.mine, "project").to_owned(),
+            world.task.to_string(),
+        );
         for action in ["projects_read", "tasks_write", "tasks_close", "worktree_read"] {
-            doors.grant(world.policy, LayerName::Global, action, "any", "allow").await;
+            doors
+                .grant(world.policy, LayerName::Global, action, "any", "allow")
+                .await;
         }
         let cases = [
             ("muster_list_tasks", json!({"project_id": 1})),
-            ("muster_list_tasks", json!({"project_id": project, "status": "done"})),
+            (
+                "muster_list_tasks",
+                json!({"project_id": project, "status": "done"}),
+            ),
             ("muster_list_tasks", json!({"project_id": project, "limit": 3})),
             ("muster_get_task", json!({"task_id": [task]})),
             ("muster_get_task", json!({"task_id": {"id": task}})),
             ("muster_create_task", json!({"project_id": project})),
             ("muster_create_task", json!({"project_id": project, "title": ""})),
-            ("muster_create_task", json!({"project_id": project, "title": " \n"})),
-            ("muster_create_task", json!({"project_id": project, "title": "a\0b"})),
-            ("muster_create_task", json!({"project_id": project, "title": "x".repeat(301)})),
-            ("muster_create_task", json!({"project_id": project, "title": "x", "body": "y".repeat(256 * 1024 + 1)})),
-            ("muster_create_task", json!({"project_id": project, "title": "x", "policy": "admin"})),
+            (
+                "muster_create_task",
+                json!({"project_id": project, "title": " \n"}),
+            ),
+            (
+                "muster_create_task",
+                json!({"project_id": project, "title": "a\0b"}),
+            ),
+            (
+                "muster_create_task",
+                json!({"project_id": project, "title": "x".repeat(301)}),
+            ),
+            (
+                "muster_create_task",
+                json!({"project_id": project, "title": "x", "body": "y".repeat(256 * 1024 + 1)}),
+            ),
+            (
+                "muster_create_task",
+                json!({"project_id": project, "title": "x", "policy": "admin"}),
+            ),
             ("muster_create_task", json!({"project_id": project, "title": 7})),
             ("muster_set_task_status", json!({"task_id": task})),
-            ("muster_set_task_status", json!({"task_id": task, "status": "OPEN"})),
+            (
+                "muster_set_task_status",
+                json!({"task_id": task, "status": "OPEN"}),
+            ),
             ("muster_spawn_task", json!({"task_id": task, "profile": ""})),
             ("muster_spawn_task", json!({"task_id": task, "host_id": 3})),
-            ("muster_close_task", json!({"task_id": task, "reason": "x".repeat(4097)})),
+            (
+                "muster_close_task",
+                json!({"task_id": task, "reason": "x".repeat(4097)}),
+            ),
             ("muster_whoami", json!({"verbose": true})),
             ("muster_list_projects", json!({"a\u{202e}b": 1})),
         ];
@@ -401,19 +617,47 @@ fn arguments_of_another_kind_are_refused_before_anything_is_charged() {
         for (tool, arguments) in cases {
             let error = refused(&doors.tool(&world.agent, tool, arguments.clone()).await);
             let shown: String = arguments.to_string().chars().take(80).collect();
-            assert_eq!((&error["code"], &error["pairs"]), (&json!("invalid_argument"), &json!([])), "{tool} {shown}");
+            assert_eq!(
+                (&error["code"], &error["pairs"]),
+                (&json!("invalid_argument"), &json!([])),
+                "{tool} {shown}"
+            );
             let sentence = error["message"].as_str().unwrap();
-            assert!(sentence.contains("nothing was") && !sentence.contains('\u{202e}'), "{sentence}");
+            assert!(
+                sentence.contains("nothing was") && !sentence.contains('\u{202e}'),
+                "{sentence}"
+            );
         }
-        assert_eq!((doors.titles(doors.ada()).await, doors.state(doors.ada()).await), before);
+        assert_eq!(
+            (doors.titles(doors.ada()).await, doors.state(doors.ada()).await),
+            before
+        );
         // Null is the same as not given, and a host that does not exist is no host.
-        let made = doors.tool(&world.agent, "muster_create_task", json!({"project_id": project, "title": "x", "body": null})).await;
+        let made = doors
+            .tool(
+                &world.agent,
+                "muster_create_task",
+                json!({"project_id": project, "title": "x", "body": null}),
+            )
+            .await;
         assert_eq!(done(&made)["task"]["body"], "");
         for host in ["999999", "tower", ""] {
-            let none = doors.tool(&world.agent, "muster_spawn_task", json!({"task_id": task, "host_id": host})).await;
+            let none = doors
+                .tool(
+                    &world.agent,
+                    "muster_spawn_task",
+                    json!({"task_id": task, "host_id": host}),
+                )
+                .await;
             assert_eq!(code(&none), "not_found", "{host}");
         }
-        assert!(tasks::find(&doors.app, doors.ada(), world.task).await.unwrap().runs.is_empty());
+        assert!(
+            tasks::find(&doors.app, doors.ada(), world.task)
+                .await
+                .unwrap()
+                .runs
+                .is_empty()
+        );
     });
 }
 
@@ -422,28 +666,74 @@ fn arguments_of_another_kind_are_refused_before_anything_is_charged() {
 fn a_task_that_an_agent_makes_is_never_freer_than_its_project_says() {
     doors(|doors| async move {
         let project = doors.project("one", None).await;
-        let (agent, _) = doors.agent_with(project, "maker", &[("tasks_write", "any", "allow"), ("projects_read", "any", "allow")]).await;
+        let (agent, _) = doors
+            .agent_with(
+                project,
+                "maker",
+                &[("tasks_write", "any", "allow"), ("projects_read", "any", "allow")],
+            )
+            .await;
         let make = async |title: &str| {
-            let made = doors.tool(&agent, "muster_create_task", json!({"project_id": project.to_string(), "title": title})).await;
+            let made = doors
+                .tool(
+                    &agent,
+                    "muster_create_task",
+                    json!({"project_id": project.to_string(), "title": title}),
+                )
+                .await;
             let id: TaskId = done(&made)["task"]["id"].as_str().unwrap().parse().unwrap();
             tasks::find(&doors.app, doors.ada(), id).await.unwrap()
         };
         let closed = make("closed").await;
-        assert_eq!((closed.policy, closed.created_by.as_str()), (tasks::TaskPolicy::Closed, format!("agent:{}", agent.id).as_str()));
-        let default = doors.policy("default", &[("projects_read", "any", "allow")]).await;
-        projects::set_default(&doors.app, doors.ada(), project, Some(default)).await.unwrap();
+        assert_eq!(
+            (closed.policy, closed.created_by.as_str()),
+            (tasks::TaskPolicy::Closed, format!("agent:{}", agent.id).as_str())
+        );
+        let default = doors
+            .policy("default", &[("projects_read", "any", "allow")])
+            .await;
+        projects::set_default(&doors.app, doors.ada(), project, Some(default))
+            .await
+            .unwrap();
         let made = make("under the default").await;
         assert!(matches!(made.policy, tasks::TaskPolicy::Policy { id, .. } if id == default));
         let worker = doors.agent_on(made.id, "worker").await;
-        let list = doors.tool(&worker, "muster_list_tasks", json!({"project_id": project.to_string()})).await;
-        assert!(done(&list)["tasks"].as_array().unwrap().iter().any(|task| task["title"] == "closed"));
-        let write = doors.tool(&worker, "muster_create_task", json!({"project_id": project.to_string(), "title": "no"})).await;
+        let list = doors
+            .tool(
+                &worker,
+                "muster_list_tasks",
+                json!({"project_id": project.to_string()}),
+            )
+            .await;
+        assert!(
+            done(&list)["tasks"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|task| task["title"] == "closed")
+        );
+        let write = doors
+            .tool(
+                &worker,
+                "muster_create_task",
+                json!({"project_id": project.to_string(), "title": "no"}),
+            )
+            .await;
         assert_eq!(code(&write), "refused_not_granted");
 
-        let run = doors.tool(&agent, "muster_spawn_task", json!({"task_id": made.id.to_string(), "prompt": "go"})).await;
+        let run = doors
+            .tool(
+                &agent,
+                "muster_spawn_task",
+                json!({"task_id": made.id.to_string(), "prompt": "go"}),
+            )
+            .await;
         let run = done(&run)["run"].clone();
         let task = tasks::find(&doors.app, doors.ada(), made.id).await.unwrap();
-        assert_eq!((&run["state"], run["id"].as_str().unwrap()), (&json!("queued"), task.runs[0].id.to_string().as_str()));
+        assert_eq!(
+            (&run["state"], run["id"].as_str().unwrap()),
+            (&json!("queued"), task.runs[0].id.to_string().as_str())
+        );
     });
 }
 
@@ -454,32 +744,81 @@ fn a_running_agent_meets_every_edit_of_what_governs_it_at_its_next_call() {
         let project = doors.project("one", None).await;
         let (agent, policy) = doors.agent_with(project, "worker", &[]).await;
         let scope = format!("project:{project}");
-        let list = async || doors.tool(&agent, "muster_list_tasks", json!({"project_id": project.to_string()})).await;
-        assert_eq!(refused(&list().await)["pairs"][0]["layer"], Value::Null, "a blank policy grants nothing");
-        doors.grant(policy, LayerName::Global, "projects_read", &scope, "allow").await;
+        let list = async || {
+            doors
+                .tool(
+                    &agent,
+                    "muster_list_tasks",
+                    json!({"project_id": project.to_string()}),
+                )
+                .await
+        };
+        assert_eq!(
+            refused(&list().await)["pairs"][0]["layer"],
+            Value::Null,
+            "a blank policy grants nothing"
+        );
+        doors
+            .grant(policy, LayerName::Global, "projects_read", &scope, "allow")
+            .await;
         done(&list().await);
-        let edit = |layer| policies::Edit { policy, layer, revision: None };
-        policies::save_empty(&doors.app, doors.ada(), edit(LayerName::Task)).await.unwrap();
-        assert_eq!(refused(&list().await)["pairs"][0]["layer"], "task", "an empty layer denies everything");
-        policies::clear_layer(&doors.app, doors.ada(), edit(LayerName::Task)).await.unwrap();
+        let edit = |layer| policies::Edit {
+            policy,
+            layer,
+            revision: None,
+        };
+        policies::save_empty(&doors.app, doors.ada(), edit(LayerName::Task))
+            .await
+            .unwrap();
+        assert_eq!(
+            refused(&list().await)["pairs"][0]["layer"],
+            "task",
+            "an empty layer denies everything"
+        );
+        policies::clear_layer(&doors.app, doors.ada(), edit(LayerName::Task))
+            .await
+            .unwrap();
         done(&list().await);
-        doors.grant(policy, LayerName::Project, "projects_read", &scope, "deny").await;
+        doors
+            .grant(policy, LayerName::Project, "projects_read", &scope, "deny")
+            .await;
         let denied = refused(&list().await);
-        assert_eq!((&denied["code"], &denied["pairs"][0]["layer"]), (&json!("refused_denied"), &json!("project")));
-        doors.grant(policy, LayerName::Project, "projects_read", &scope, "allow").await;
+        assert_eq!(
+            (&denied["code"], &denied["pairs"][0]["layer"]),
+            (&json!("refused_denied"), &json!("project"))
+        );
+        doors
+            .grant(policy, LayerName::Project, "projects_read", &scope, "allow")
+            .await;
         done(&list().await);
 
         // A fork of a fork; its upper layers are the root's, read at each call.
-        policies::fork(&doors.app, doors.ada(), policy, "child", None).await.unwrap();
-        let policies::Chosen::Own(child) = policies::find(&doors.app, doors.ada(), "child").await.unwrap() else { panic!() };
-        policies::fork(&doors.app, doors.ada(), child.id, "grandchild", Some(agent.task)).await.unwrap();
+        policies::fork(&doors.app, doors.ada(), policy, "child", None)
+            .await
+            .unwrap();
+        let policies::Chosen::Own(child) = policies::find(&doors.app, doors.ada(), "child").await.unwrap()
+        else {
+            panic!()
+        };
+        policies::fork(&doors.app, doors.ada(), child.id, "grandchild", Some(agent.task))
+            .await
+            .unwrap();
         done(&list().await);
-        doors.revoke(policy, LayerName::Global, "projects_read", &scope).await;
+        doors
+            .revoke(policy, LayerName::Global, "projects_read", &scope)
+            .await;
         assert_eq!(code(&list().await), "refused_not_granted");
 
         let somebody = doors.somebody().await;
-        doors.grant(policy, LayerName::Global, "projects_read", &scope, "ask").await;
-        let waiting = doors.waiting(&agent, 1, "muster_list_tasks", json!({"project_id": project.to_string()}));
+        doors
+            .grant(policy, LayerName::Global, "projects_read", &scope, "ask")
+            .await;
+        let waiting = doors.waiting(
+            &agent,
+            1,
+            "muster_list_tasks",
+            json!({"project_id": project.to_string()}),
+        );
         doors.parked(1).await;
         waiting.hang_up();
         doors.parked(0).await;
@@ -491,14 +830,23 @@ fn a_running_agent_meets_every_edit_of_what_governs_it_at_its_next_call() {
 fn every_listed_tool_can_be_called_says_what_it_does_and_holds_its_own_schema() {
     doors(|doors| async move {
         let world = World::new(&doors).await;
-        let task = doors.task_of(World::id(&world.mine, "project").parse().unwrap(), "free", PolicyChoice::Unscoped).await;
+        let task = doors
+            .task_of(
+                World::id(&world.mine, "project").parse().unwrap(),
+                "free",
+                PolicyChoice::Unscoped,
+            )
+            .await;
         let free = doors.agent_on(task, "free").await;
         let tools = listed(&doors, &free.token).await;
         let closed = listed(&doors, &doors.token(doors.ada(), TokenKind::Agent).await).await;
         assert_eq!(tools, closed, "the list says nothing of grants");
         for tool in tools {
             let name = tool["name"].as_str().unwrap();
-            assert!(tool["description"].as_str().unwrap().contains("harges "), "{name}");
+            assert!(
+                tool["description"].as_str().unwrap().contains("harges "),
+                "{name}"
+            );
             for schema in ["inputSchema", "outputSchema"] {
                 assert_eq!(tool[schema]["type"], "object", "{name}");
             }
@@ -506,9 +854,11 @@ fn every_listed_tool_can_be_called_says_what_it_does_and_holds_its_own_schema() 
             let reads = hints["readOnlyHint"].as_bool().unwrap();
             assert_eq!(
                 reads,
-                ["list", "get", "whoami", "schemas", "objects", "describe", "preview", "explain", "query"]
-                    .iter()
-                    .any(|word| name.split('_').any(|part| part == *word)),
+                [
+                    "list", "get", "whoami", "schemas", "objects", "describe", "preview", "explain", "query"
+                ]
+                .iter()
+                .any(|word| name.split('_').any(|part| part == *word)),
                 "{name}"
             );
             assert_eq!(
@@ -521,13 +871,24 @@ fn every_listed_tool_can_be_called_says_what_it_does_and_holds_its_own_schema() 
             let body = &result["structuredContent"];
             if result["isError"] == true {
                 let code = code(&result);
-                assert!(["not_found", "invalid_argument"].contains(&code.as_str()), "{name}: {code}");
+                assert!(
+                    ["not_found", "invalid_argument"].contains(&code.as_str()),
+                    "{name}: {code}"
+                );
             } else {
                 let wanted = tool["outputSchema"]["anyOf"][0]["required"].as_array().unwrap();
-                assert!(wanted.iter().all(|key| !body[key.as_str().unwrap()].is_null() || name == "muster_whoami"), "{name}");
+                assert!(
+                    wanted
+                        .iter()
+                        .all(|key| !body[key.as_str().unwrap()].is_null() || name == "muster_whoami"),
+                    "{name}"
+                );
             }
         }
-        let unknown = message(&free.token, &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "muster_reboot", "arguments": {}}}));
+        let unknown = message(
+            &free.token,
+            &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "muster_reboot", "arguments": {}}}),
+        );
         assert_eq!(doors.send(unknown).await.json()["error"]["code"], -32602);
     });
 }
@@ -538,10 +899,18 @@ fn whoami_tells_task_policy_and_what_is_left() {
         let project = doors.project("one", None).await;
         let scope = format!("project:{project}");
         let (agent, policy) = doors
-            .agent_with(project, "worker", &[("projects_read", &scope, "allow"), ("tasks_close", "any", "ask")])
+            .agent_with(
+                project,
+                "worker",
+                &[("projects_read", &scope, "allow"), ("tasks_close", "any", "ask")],
+            )
             .await;
-        doors.grant(policy, LayerName::Task, "projects_read", "any", "allow").await;
-        doors.grant(policy, LayerName::Task, "tasks_close", "any", "allow").await;
+        doors
+            .grant(policy, LayerName::Task, "projects_read", "any", "allow")
+            .await;
+        doors
+            .grant(policy, LayerName::Task, "tasks_close", "any", "allow")
+            .await;
         let whoami = done(&doors.tool(&agent, "muster_whoami", json!({})).await);
         let resource = json!({"kind": "project", "id": project.to_string(), "name": "one"});
         assert_eq!(
@@ -561,7 +930,10 @@ fn whoami_tells_task_policy_and_what_is_left() {
             ..agent
         };
         let whoami = done(&doors.tool(&nobody, "muster_whoami", json!({})).await);
-        assert_eq!((&whoami["task"], &whoami["grants"], &whoami["unscoped"]), (&Value::Null, &json!([]), &json!(false)));
+        assert_eq!(
+            (&whoami["task"], &whoami["grants"], &whoami["unscoped"]),
+            (&Value::Null, &json!([]), &json!(false))
+        );
         assert!(doors.calls().await.is_empty(), "it charges nothing");
     });
 }

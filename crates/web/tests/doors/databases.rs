@@ -27,7 +27,9 @@ async fn rows(doors: &Doors, name: &str) -> i64 {
     let path = doors.muster.dir.path().join(name);
     tokio::task::spawn_blocking(move || {
         let connection = rusqlite::Connection::open(path).unwrap();
-        connection.query_row("SELECT count(*) FROM cats", [], |row| row.get(0)).unwrap()
+        connection
+            .query_row("SELECT count(*) FROM cats", [], |row| row.get(0))
+            .unwrap()
     })
     .await
     .unwrap()
@@ -47,9 +49,18 @@ fn family(connection: &str) -> Vec<(&'static str, Value)> {
         ("muster_db_objects", with(json!({"kind": "table"}))),
         ("muster_db_describe", with(json!({"object": "cats"}))),
         ("muster_db_preview", with(json!({"object": "cats", "limit": 1}))),
-        ("muster_db_explain", with(json!({"statement": "SELECT * FROM cats WHERE id = 1"}))),
-        ("muster_db_query", with(json!({"statement": "SELECT name FROM cats ORDER BY id"}))),
-        ("muster_db_execute", with(json!({"statement": "INSERT INTO cats (name) VALUES ('Leo')", "write": true}))),
+        (
+            "muster_db_explain",
+            with(json!({"statement": "SELECT * FROM cats WHERE id = 1"})),
+        ),
+        (
+            "muster_db_query",
+            with(json!({"statement": "SELECT name FROM cats ORDER BY id"})),
+        ),
+        (
+            "muster_db_execute",
+            with(json!({"statement": "INSERT INTO cats (name) VALUES ('Leo')", "write": true})),
+        ),
     ]
 }
 
@@ -60,9 +71,13 @@ fn each_tool_reads_or_writes_its_connection_under_the_grants_for_it() {
         let project = doors.project("one", None).await;
         let url = file(&doors, "one.db").await;
         let staging = doors.connection(project, "staging", &url).await;
-        let prod = doors.connection(project, "prod", &file(&doors, "two.db").await).await;
+        let prod = doors
+            .connection(project, "prod", &file(&doors, "two.db").await)
+            .await;
         let scope = format!("db_connection:{staging}");
-        let (agent, policy) = doors.agent_with(project, "reader", &[("db_read", &scope, "allow")]).await;
+        let (agent, policy) = doors
+            .agent_with(project, "reader", &[("db_read", &scope, "allow")])
+            .await;
         let tool = async |tool: &str, arguments: Value| doors.tool(&agent, tool, arguments).await;
         let mut answers = Vec::new();
         for (name, arguments) in family(&staging.to_string()) {
@@ -70,8 +85,16 @@ fn each_tool_reads_or_writes_its_connection_under_the_grants_for_it() {
             if name == "muster_db_execute" {
                 let error = refused(&result);
                 assert_eq!(
-                    (&error["code"], &error["pairs"][1]["action"], &error["pairs"][1]["verdict"]),
-                    (&json!("refused_not_granted"), &json!("db_write"), &json!("not_granted"))
+                    (
+                        &error["code"],
+                        &error["pairs"][1]["action"],
+                        &error["pairs"][1]["verdict"]
+                    ),
+                    (
+                        &json!("refused_not_granted"),
+                        &json!("db_write"),
+                        &json!("not_granted")
+                    )
                 );
             } else {
                 answers.push(done(&result));
@@ -79,40 +102,78 @@ fn each_tool_reads_or_writes_its_connection_under_the_grants_for_it() {
         }
         assert_eq!(answers[0], json!({"schemas": [{"name": "main"}]}));
         let tables = answers[1]["objects"].as_array().unwrap();
-        assert!(tables.iter().any(|table| table["name"] == "cats" && table["kind"] == "table"), "{tables:?}");
-        let columns: Vec<&Value> = answers[2]["columns"].as_array().unwrap().iter().map(|column| &column["name"]).collect();
+        assert!(
+            tables
+                .iter()
+                .any(|table| table["name"] == "cats" && table["kind"] == "table"),
+            "{tables:?}"
+        );
+        let columns: Vec<&Value> = answers[2]["columns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|column| &column["name"])
+            .collect();
         assert_eq!(columns, ["id", "name", "weight"]);
-        assert_eq!((answers[3]["rows"].as_array().unwrap().len(), &answers[3]["truncated"]), (1, &json!(true)));
+        assert_eq!(
+            (
+                answers[3]["rows"].as_array().unwrap().len(),
+                &answers[3]["truncated"]
+            ),
+            (1, &json!(true))
+        );
         assert!(answers[4]["plan"].to_string().contains("cats"), "{}", answers[4]);
         assert_eq!(
             answers[5],
-            json!({"columns": [{"name": "name", "type": "TEXT"}], "rows": [["Tom"], ["Mia"]], "truncated": false})
+            json!({"columns": [{"name": "name", "type": "text"}], "rows": [["Tom"], ["Mia"]], "truncated": false})
         );
 
         // Another connection stays shut, also to a new one of the old name.
         for (name, arguments) in family(&prod.to_string()) {
-            assert_eq!(code(&tool(name, arguments).await), "refused_not_granted", "{name}");
+            assert_eq!(
+                code(&tool(name, arguments).await),
+                "refused_not_granted",
+                "{name}"
+            );
         }
-        muster_app::databases::rename(&doors.app, doors.ada(), staging, muster_core::text::Slug::parse("name", "other").unwrap())
-            .await
-            .unwrap();
+        muster_app::databases::rename(
+            &doors.app,
+            doors.ada(),
+            staging,
+            muster_core::text::Slug::parse("name", "other").unwrap(),
+        )
+        .await
+        .unwrap();
         let imposter = doors.connection(project, "staging", &url).await;
         let query = |connection: &dyn ToString| json!({"connection_id": connection.to_string(), "statement": "SELECT 1"});
         done(&tool("muster_db_query", query(&staging)).await);
-        assert_eq!(code(&tool("muster_db_query", query(&imposter)).await), "refused_not_granted");
+        assert_eq!(
+            code(&tool("muster_db_query", query(&imposter)).await),
+            "refused_not_granted"
+        );
 
         // Writing alone is no access; with both it writes; any covers what is added later.
         doors.revoke(policy, LayerName::Global, "db_read", &scope).await;
-        doors.grant(policy, LayerName::Global, "db_write", "any", "allow").await;
+        doors
+            .grant(policy, LayerName::Global, "db_write", "any", "allow")
+            .await;
         for (name, arguments) in family(&staging.to_string()) {
-            assert_eq!(code(&tool(name, arguments).await), "refused_not_granted", "{name}");
+            assert_eq!(
+                code(&tool(name, arguments).await),
+                "refused_not_granted",
+                "{name}"
+            );
         }
         assert_eq!(rows(&doors, "one.db").await, 2);
-        doors.grant(policy, LayerName::Global, "db_read", "any", "allow").await;
+        doors
+            .grant(policy, LayerName::Global, "db_read", "any", "allow")
+            .await;
         let written = tool("muster_db_execute", family(&staging.to_string())[6].1.clone()).await;
         assert_eq!(done(&written)["affected"], 1);
         assert_eq!(rows(&doors, "one.db").await, 3);
-        let late = doors.connection(project, "late", &file(&doors, "late.db").await).await;
+        let late = doors
+            .connection(project, "late", &file(&doors, "late.db").await)
+            .await;
         done(&tool("muster_db_query", query(&late)).await);
         let create = json!({"connection_id": late.to_string(), "statement": "CREATE TABLE dogs (id INTEGER)", "write": true});
         done(&tool("muster_db_execute", create).await);
@@ -124,9 +185,15 @@ fn each_tool_reads_or_writes_its_connection_under_the_grants_for_it() {
 fn the_gate_stops_a_statement_before_anybody_is_asked_and_the_log_says_so() {
     doors(|doors| async move {
         let project = doors.project("one", None).await;
-        let staging = doors.connection(project, "staging", &file(&doors, "one.db").await).await;
+        let staging = doors
+            .connection(project, "staging", &file(&doors, "one.db").await)
+            .await;
         let (agent, _) = doors
-            .agent_with(project, "writer", &[("db_read", "any", "allow"), ("db_write", "any", "ask")])
+            .agent_with(
+                project,
+                "writer",
+                &[("db_read", "any", "allow"), ("db_write", "any", "ask")],
+            )
             .await;
         let _somebody = doors.somebody().await;
         let insert = "INSERT INTO cats (name) VALUES ('Leo')";
@@ -137,26 +204,51 @@ fn the_gate_stops_a_statement_before_anybody_is_asked_and_the_log_says_so() {
             ("muster_db_query", "", None, "refuse"),
             ("muster_db_execute", insert, None, "write"),
             ("muster_db_execute", insert, Some(json!(false)), "write"),
-            ("muster_db_execute", "ATTACH '/etc/passwd' AS x", Some(json!(true)), "refuse"),
+            (
+                "muster_db_execute",
+                "ATTACH '/etc/passwd' AS x",
+                Some(json!(true)),
+                "refuse",
+            ),
         ] {
             let mut arguments = json!({"connection_id": staging.to_string(), "statement": statement});
             if let Some(write) = write {
                 arguments["write"] = write;
             }
             let error = refused(&doors.tool(&agent, tool, arguments).await);
-            assert_eq!((&error["code"], &error["verdict"]), (&json!("refused_gate"), &json!(verdict)), "{tool} {statement}");
+            assert_eq!(
+                (&error["code"], &error["verdict"]),
+                (&json!("refused_gate"), &json!(verdict)),
+                "{tool} {statement}"
+            );
             assert_eq!(error["pairs"][0]["resource"]["name"], "staging");
             let row = doors.last_call().await;
-            assert_eq!((row.tool.as_deref(), row.outcome.as_deref()), (Some(tool), Some("refused_gate")));
+            assert_eq!(
+                (row.tool.as_deref(), row.outcome.as_deref()),
+                (Some(tool), Some("refused_gate"))
+            );
         }
         assert!(doors.asks(muster_app::access::AskState::Parked).await.is_empty());
         assert_eq!(rows(&doors, "one.db").await, 2);
         // What only reads may be sent either way, and is asked about as what it was sent as.
-        let read = doors.waiting(&agent, 1, "muster_db_execute", json!({"connection_id": staging.to_string(), "statement": "SELECT 7 AS n", "write": true}));
+        let read = doors.waiting(
+            &agent,
+            1,
+            "muster_db_execute",
+            json!({"connection_id": staging.to_string(), "statement": "SELECT 7 AS n", "write": true}),
+        );
         let ask = doors.parked(1).await.remove(0);
-        let pairs: Vec<&Value> = ask.pairs.as_array().unwrap().iter().map(|pair| &pair["action"]).collect();
+        let pairs: Vec<&Value> = ask
+            .pairs
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|pair| &pair["action"])
+            .collect();
         assert_eq!(pairs, ["db_read", "db_write"], "one prompt for both");
-        muster_app::access::approve(&doors.app, doors.ada(), ask.id, muster_app::access::Decider::Page).await.unwrap();
+        muster_app::access::approve(&doors.app, doors.ada(), ask.id, muster_app::access::Decider::Page)
+            .await
+            .unwrap();
         assert_eq!(done(&read.result().await)["rows"], json!([[7]]));
     });
 }
@@ -166,8 +258,12 @@ fn the_gate_stops_a_statement_before_anybody_is_asked_and_the_log_says_so() {
 fn a_connection_that_may_not_be_read_answers_byte_for_byte_as_one_that_does_not_exist() {
     doors(|doors| async move {
         let project = doors.project("one", None).await;
-        let hidden = doors.connection(project, "hidden", &file(&doors, "one.db").await).await;
-        let (agent, policy) = doors.agent_with(project, "writer", &[("db_write", "any", "allow")]).await;
+        let hidden = doors
+            .connection(project, "hidden", &file(&doors, "one.db").await)
+            .await;
+        let (agent, policy) = doors
+            .agent_with(project, "writer", &[("db_write", "any", "allow")])
+            .await;
         let compare = async |agent: &Agent, why: &str| {
             for (name, arguments) in family(&hidden.to_string()) {
                 for statement in ["SELECT 1", "INSERT INTO cats (name) VALUES ('x')", "garbage"] {
@@ -181,30 +277,63 @@ fn a_connection_that_may_not_be_read_answers_byte_for_byte_as_one_that_does_not_
                             Some(id) => asked["connection_id"] = id,
                             None => drop(asked.as_object_mut().unwrap().remove("connection_id")),
                         }
-                        doors.send(super::agent_kit::call(&agent.token, 1, name, &asked)).await.text()
+                        doors
+                            .send(super::agent_kit::call(&agent.token, 1, name, &asked))
+                            .await
+                            .text()
                     };
                     let seen = answer(Some(json!(hidden.to_string()))).await;
-                    for id in [Some(json!("999999")), Some(json!("hidden")), Some(json!("")), None] {
+                    for id in [
+                        Some(json!("999999")),
+                        Some(json!("hidden")),
+                        Some(json!("")),
+                        None,
+                    ] {
                         assert_eq!(answer(id.clone()).await, seen, "{why}: {name} {statement} {id:?}");
                     }
                     let result: Value = serde_json::from_str(&seen).unwrap();
                     let error = refused(&result["result"]);
                     assert_eq!(error["code"], "refused_not_granted");
-                    assert!(error["pairs"].as_array().unwrap().iter().all(|pair| pair["layer"].is_null() && pair["resource"].is_null()));
+                    assert!(
+                        error["pairs"]
+                            .as_array()
+                            .unwrap()
+                            .iter()
+                            .all(|pair| pair["layer"].is_null() && pair["resource"].is_null())
+                    );
                 }
             }
             let list = done(&doors.tool(agent, "muster_list_db_connections", json!({})).await);
             assert_eq!(list, json!({"connections": []}), "{why}");
         };
         compare(&agent, "not granted").await;
-        doors.grant(policy, LayerName::Global, "db_read", "any", "deny").await;
+        doors
+            .grant(policy, LayerName::Global, "db_read", "any", "deny")
+            .await;
         compare(&agent, "denied").await;
-        assert!(doors.calls().await.iter().any(|row| row.outcome.as_deref() == Some("refused_denied")), "the log keeps what was");
-        doors.grant(policy, LayerName::Global, "db_read", "any", "allow").await;
+        assert!(
+            doors
+                .calls()
+                .await
+                .iter()
+                .any(|row| row.outcome.as_deref() == Some("refused_denied")),
+            "the log keeps what was"
+        );
+        doors
+            .grant(policy, LayerName::Global, "db_read", "any", "allow")
+            .await;
         // Under any a call that names none is refused even with a single connection to choose.
         let none = doors.tool(&agent, "muster_db_schemas", json!({})).await;
         assert_eq!(code(&none), "refused_not_granted");
-        done(&doors.tool(&agent, "muster_db_schemas", json!({"connection_id": hidden.to_string()})).await);
+        done(
+            &doors
+                .tool(
+                    &agent,
+                    "muster_db_schemas",
+                    json!({"connection_id": hidden.to_string()}),
+                )
+                .await,
+        );
     });
 }
 
@@ -212,25 +341,57 @@ fn a_connection_that_may_not_be_read_answers_byte_for_byte_as_one_that_does_not_
 fn what_the_engine_says_comes_back_with_its_code_and_limits_are_the_owners() {
     doors(|doors| async move {
         let project = doors.project("one", None).await;
-        let staging = doors.connection(project, "staging", &file(&doors, "one.db").await).await;
-        let gone = doors.connection(project, "gone", "postgres://reader:hunter2@127.0.0.1:1/app").await;
-        let (agent, _) = doors.agent_with(project, "reader", &[("db_read", "any", "allow")]).await;
+        let staging = doors
+            .connection(project, "staging", &file(&doors, "one.db").await)
+            .await;
+        let gone = doors
+            .connection(project, "gone", "postgres://reader:hunter2@127.0.0.1:1/app")
+            .await;
+        let (agent, _) = doors
+            .agent_with(project, "reader", &[("db_read", "any", "allow")])
+            .await;
         let query = async |id: &dyn ToString, statement: &str| {
-            doors.tool(&agent, "muster_db_query", json!({"connection_id": id.to_string(), "statement": statement})).await
+            doors
+                .tool(
+                    &agent,
+                    "muster_db_query",
+                    json!({"connection_id": id.to_string(), "statement": statement}),
+                )
+                .await
         };
         let error = refused(&query(&staging, "SELECT nothing FROM cats").await);
         assert_eq!(error["code"], "engine_error", "{error}");
         assert!(error["engine_code"].is_string(), "{error}");
         let error = refused(&query(&gone, "SELECT 1").await);
-        assert_eq!((&error["code"], &error["engine_code"]), (&json!("engine_error"), &json!("unreachable")));
+        assert_eq!(
+            (&error["code"], &error["engine_code"]),
+            (&json!("engine_error"), &json!("unreachable"))
+        );
         assert!(!error.to_string().contains("hunter2"), "{error}");
-        let missing = doors.tool(&agent, "muster_db_describe", json!({"connection_id": staging.to_string(), "object": "dogs"})).await;
+        let missing = doors
+            .tool(
+                &agent,
+                "muster_db_describe",
+                json!({"connection_id": staging.to_string(), "object": "dogs"}),
+            )
+            .await;
         assert_eq!(code(&missing), "not_found");
-        settings::set(&doors.app, doors.ada(), settings::DB_MAX_ROWS, "1").await.unwrap();
+        settings::set(&doors.app, doors.ada(), settings::DB_MAX_ROWS, "1")
+            .await
+            .unwrap();
         let cut = done(&query(&staging, "SELECT name FROM cats ORDER BY id").await);
-        assert_eq!((&cut["rows"], &cut["truncated"]), (&json!([["Tom"]]), &json!(true)));
+        assert_eq!(
+            (&cut["rows"], &cut["truncated"]),
+            (&json!([["Tom"]]), &json!(true))
+        );
         for limit in [json!(0), json!(-1), json!("5"), json!(1.5)] {
-            let bad = doors.tool(&agent, "muster_db_preview", json!({"connection_id": staging.to_string(), "object": "cats", "limit": limit})).await;
+            let bad = doors
+                .tool(
+                    &agent,
+                    "muster_db_preview",
+                    json!({"connection_id": staging.to_string(), "object": "cats", "limit": limit}),
+                )
+                .await;
             assert_eq!(code(&bad), "invalid_argument");
         }
     });

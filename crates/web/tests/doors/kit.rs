@@ -138,7 +138,13 @@ impl Doors {
         let answer = self.router.clone().oneshot(request);
         tokio::spawn(async move {
             let (parts, body) = answer.await.unwrap().into_parts();
-            let kind = parts.headers.get(CONTENT_TYPE).unwrap().to_str().unwrap().to_owned();
+            let kind = parts
+                .headers
+                .get(CONTENT_TYPE)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned();
             let text = body.collect().await.unwrap().to_bytes();
             (kind, String::from_utf8(text.to_vec()).unwrap())
         })

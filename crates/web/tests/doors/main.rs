@@ -11,6 +11,7 @@ mod cards;
 mod claims;
 mod databases;
 mod decoys;
+mod forges;
 mod guesses;
 mod hang_ups;
 mod kit;

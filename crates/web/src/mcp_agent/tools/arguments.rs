@@ -25,7 +25,11 @@ impl Arguments {
                 return Err(Failed::argument(format!(
                     "the tool takes no argument {}; it takes {}",
                     muster_core::text::terminal(name),
-                    if names.is_empty() { "none".to_owned() } else { names.join(", ") },
+                    if names.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        names.join(", ")
+                    },
                 )));
             };
             if !value.is_null() {

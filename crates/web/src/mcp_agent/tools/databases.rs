@@ -8,7 +8,9 @@ use muster_app::access::{self, Call};
 use muster_app::databases::{self, DatabaseError};
 use muster_app::settings;
 use muster_core::ids::{ConnectionId, OwnerId};
-use muster_db_gateway::{Answer as Answered, Class, Connection, Engine, Error, Limits, Url, Verdict, classify};
+use muster_db_gateway::{
+    Answer as Answered, Class, Connection, Engine, Error, Limits, Url, Verdict, classify,
+};
 use muster_policy::{Action, Needs, Pair, Permit, ScopeKind, Target};
 use serde_json::{Value, json};
 
@@ -216,10 +218,7 @@ pub(super) async fn schemas(call: &Calling<'_>) -> Answer {
 pub(super) async fn objects(call: &Calling<'_>) -> Answer {
     let open = open(call, named(call, false).await?).await?;
     let schema = call.arguments.text("schema");
-    let mut found = open
-        .connection
-        .objects(&open.permit, schema, open.limits)
-        .await?;
+    let mut found = open.connection.objects(&open.permit, schema, open.limits).await?;
     if let Some(kind) = call.arguments.text("kind") {
         found.retain(|object| object.kind == kind);
     }

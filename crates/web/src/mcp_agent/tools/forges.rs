@@ -50,8 +50,8 @@ impl From<IntegrationError> for Failed {
 async fn forge(call: &Calling<'_>, id: IntegrationId) -> Result<Forge, Failed> {
     let (integration, token) = integrations::credential(call.app, call.caller.owner, id).await?;
     let kind: Kind = integration.kind.as_str().parse()?;
-    let resource = Resource::new(ScopeKind::Integration, &id.to_string())
-        .map_err(|_| Failed::missing("integration"))?;
+    let resource =
+        Resource::new(ScopeKind::Integration, &id.to_string()).map_err(|_| Failed::missing("integration"))?;
     Ok(Forge::connect(Setup {
         kind,
         url: &integration.url,
@@ -120,11 +120,18 @@ fn among(repos: &[String], repo: &str) -> Result<(), Failed> {
 }
 
 fn key(call: &Calling<'_>) -> Result<IssueKey, Failed> {
-    Ok(call.arguments.text("key").unwrap_or_default().parse::<IssueKey>()?)
+    Ok(call
+        .arguments
+        .text("key")
+        .unwrap_or_default()
+        .parse::<IssueKey>()?)
 }
 
 pub(super) async fn list_issues(call: &Calling<'_>) -> Answer {
-    let state = call.arguments.text("state").map_or(Ok(StateFilter::Open), str::parse)?;
+    let state = call
+        .arguments
+        .text("state")
+        .map_or(Ok(StateFilter::Open), str::parse)?;
     let wanted = call.arguments.text("repo").map(Repo::parse).transpose()?;
     let mut query = IssueQuery::new(call.arguments.text("query"), state, MAX_ISSUES)?;
     let (permit, id) = charged(call, Action::IssuesRead).await?;

@@ -110,6 +110,9 @@ async fn answer(call: &Calling<'_>) -> Result<serde_json::Value, Failed> {
         "muster_db_query" => databases::query(call).await,
         "muster_db_execute" => databases::execute(call).await,
         // A tool that is listed and cannot be called: a test calls each.
-        _ => Err(Failed::new("refused_error", "the tool is listed and not there; nothing was done")),
+        _ => Err(Failed::new(
+            "refused_error",
+            "the tool is listed and not there; nothing was done",
+        )),
     }
 }

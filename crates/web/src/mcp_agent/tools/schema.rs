@@ -399,7 +399,10 @@ fn about_forges() -> Vec<Shape> {
                           the task lands only in a project that you may read (projects_read), under the policy that project gives to new tasks.",
             input: json!({"integration_id": integration_id(), "key": key(), "project_id": id("project")}),
             required: &["integration_id", "key", "project_id"],
-            output: (json!({"task": task(), "created": {"type": "boolean"}}), &["task", "created"]),
+            output: (
+                json!({"task": task(), "created": {"type": "boolean"}}),
+                &["task", "created"],
+            ),
         },
     ]
 }
@@ -420,7 +423,8 @@ fn answer() -> (Value, &'static [&'static str]) {
     )
 }
 
-const STATEMENT: &str = "One statement: SQL; a Redis command line quoted as in redis-cli; a MongoDB command as JSON text.";
+const STATEMENT: &str =
+    "One statement: SQL; a Redis command line quoted as in redis-cli; a MongoDB command as JSON text.";
 const OBJECT: &str = "A table, view, collection or key: NAME or SCHEMA.NAME, a part in double quotes where it has a dot in it.";
 
 fn about_databases() -> Vec<Shape> {

@@ -1,7 +1,9 @@
 //! Tasks as agents read, make, move, close and spawn them. Never shows where a worktree lies without `worktree_read`.
 
 use muster_app::resources::OfTask;
-use muster_app::tasks::{self, By, NewRun, NewTask, PolicyChoice, StatusRefusal, Task, TaskError, TaskStatus, Worktree};
+use muster_app::tasks::{
+    self, By, NewRun, NewTask, PolicyChoice, StatusRefusal, Task, TaskError, TaskStatus, Worktree,
+};
 use muster_app::{access, resources};
 use muster_core::ids::{HostId, ProjectId, TaskId};
 use muster_core::text::{Detail, Label, TaskBody, TaskTitle};
@@ -48,7 +50,9 @@ pub(super) async fn shown(call: &Calling<'_>, task: &Task) -> Answer {
     if let (Some(worktree), Some(shown)) = (&task.worktree, shown.as_object_mut()) {
         let target = Target::worktree(&worktree.id.to_string(), &task.project.id.to_string());
         let readable = match target {
-            Ok(target) => access::leaves(call.app, call.caller, Pair::new(Action::WorktreeRead, target)).await?,
+            Ok(target) => {
+                access::leaves(call.app, call.caller, Pair::new(Action::WorktreeRead, target)).await?
+            }
             Err(_) => None,
         };
         // What asks is not shown beside something else: nobody was asked about it.
@@ -111,7 +115,9 @@ pub(super) async fn spawn(call: &Calling<'_>) -> Answer {
         profile: profile
             .map(|profile| Label::parse("profile", profile))
             .transpose()?,
-        prompt: prompt.map(|prompt| TaskBody::parse("prompt", prompt)).transpose()?,
+        prompt: prompt
+            .map(|prompt| TaskBody::parse("prompt", prompt))
+            .transpose()?,
     };
     let names_nothing = call.arguments.text("host_id").is_some() && new.host.is_none();
     let (_, task) = charged(call, Action::TasksWrite).await?;
