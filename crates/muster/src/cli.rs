@@ -160,9 +160,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: muster doctor --json")]
     Doctor,
     /// MCP server muster on standard input and output, for an agent's client (MUSTER_AGENT_TOKEN); through MUSTER_URL where it answers, else on the database itself
-    #[command(
-        after_help = "Example: claude mcp add muster --env MUSTER_AGENT_TOKEN=mag_… -- muster mcp"
-    )]
+    #[command(after_help = "Example: claude mcp add muster --env MUSTER_AGENT_TOKEN=mag_… -- muster mcp")]
     Mcp,
     /// Print shell completions
     #[command(after_help = "Example: muster completions bash > /etc/bash_completion.d/muster")]

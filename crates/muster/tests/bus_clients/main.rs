@@ -3,5 +3,6 @@
 
 mod guide;
 mod heavy;
+mod muster_server;
 mod sdk;
 mod support;

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
+pub(crate) const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/tools");
 const PATIENCE: Duration = Duration::from_secs(60);
 

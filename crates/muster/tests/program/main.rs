@@ -10,6 +10,7 @@ mod crash;
 mod demo;
 mod hostile;
 mod kill;
+mod mcp;
 mod resources;
 mod schema;
 mod settings;

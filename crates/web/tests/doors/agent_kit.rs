@@ -2,7 +2,7 @@
 
 use muster_app::access::{self, Ask as Asked, AskState, Present, Seat};
 use muster_app::audit::{self, Entry, Filter};
-use muster_app::policies::{self, Chosen, Edit};
+use muster_app::policies::{self, Edit};
 use muster_app::projects::NewProject;
 use muster_app::tasks::{self, By, MadeWorktree, NewTask, PolicyChoice};
 use muster_app::{accounts, databases, hosts, integrations, projects};
@@ -194,18 +194,6 @@ impl Doors {
             revision: None,
         };
         policies::revoke(&self.app, self.ada(), edit, action, scope)
-            .await
-            .unwrap();
-    }
-
-    pub(crate) async fn attach(&self, policy: PolicyId, task: TaskId) {
-        let Chosen::Own(found) = policies::find(&self.app, self.ada(), &policy.to_string())
-            .await
-            .unwrap()
-        else {
-            panic!("a policy of one's own");
-        };
-        policies::attach(&self.app, self.ada(), Chosen::Own(found), task)
             .await
             .unwrap();
     }

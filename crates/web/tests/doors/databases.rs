@@ -125,7 +125,7 @@ fn each_tool_reads_or_writes_its_connection_under_the_grants_for_it() {
         assert!(answers[4]["plan"].to_string().contains("cats"), "{}", answers[4]);
         assert_eq!(
             answers[5],
-            json!({"columns": [{"name": "name", "type": "TEXT"}], "rows": [["Tom"], ["Mia"]], "truncated": false})
+            json!({"columns": [{"name": "name", "type": "text"}], "rows": [["Tom"], ["Mia"]], "truncated": false})
         );
 
         // Another connection stays shut, also to a new one of the old name.

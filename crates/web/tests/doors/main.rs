@@ -13,6 +13,7 @@ mod claims;
 mod databases;
 mod decoys;
 mod fleet;
+mod forges;
 mod guesses;
 mod hang_ups;
 mod kit;
