@@ -4,13 +4,14 @@ use super::rust::{code_only, paths};
 use super::{Report, Tree};
 
 /// Each crate's folder and the crates of this repository that it may use. Development dependencies are free.
-const EDGES: [(&str, Ours); 15] = [
+const EDGES: [(&str, Ours); 16] = [
     ("crates/core", Ours::Only(&[])),
     ("crates/policy", Ours::Only(&["muster-core"])),
     ("crates/wire", Ours::Only(&["muster-core"])),
     ("crates/store", Ours::Only(&["muster-core"])),
     ("crates/runtime", Ours::Only(&["muster-core"])),
     ("crates/bus", Ours::Only(&["muster-core"])),
+    ("crates/plugin-host", Ours::Only(&["muster-core"])),
     ("crates/mirror", Ours::Only(&["muster-core", "muster-bus"])),
     ("crates/tui", Ours::Only(&["muster-core", "muster-bus"])),
     (
