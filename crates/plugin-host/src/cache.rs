@@ -69,11 +69,16 @@ impl Cache {
         let read = |error| failed("read the package in", &source, error);
         let listing = tree::list(&source).map_err(read)?;
         make_folder(&self.staging)?;
+        // Who sweeps must not come between the making of a lock and its holding.
+        let gate = self.staging.with_extension("gate");
+        let sweeping = open_lock(&gate).and_then(|file| file.lock().map(|()| file));
+        let sweeping = sweeping.map_err(|error| failed("lock", &gate, error))?;
         self.sweep_staging();
         let name = tree::random().map_err(read)?;
         let lock = self.staging.join(format!("{name}.lock"));
         let held = open_lock(&lock).and_then(|file| file.lock().map(|()| file));
         let held = held.map_err(|error| failed("lock", &lock, error))?;
+        drop(sweeping);
         let mut staged = Staged {
             folder: self.staging.join(name),
             lock,

@@ -91,8 +91,12 @@ fn supervise(command: &[OsString]) -> Result<u8, String> {
     say(&format!("{STARTED}{server}"));
     std::thread::spawn(move || {
         wait_for_hangup();
-        if getppid() == parent {
-            std::thread::sleep(GRACE);
+        // A process that dies closes its files a moment before its children see its death.
+        let step = Duration::from_millis(20);
+        let mut left = GRACE;
+        while getppid() == parent && !left.is_zero() {
+            std::thread::sleep(step);
+            left = left.saturating_sub(step);
         }
         let _ = killpg(server, Signal::SIGTERM);
         std::thread::sleep(GRACE);

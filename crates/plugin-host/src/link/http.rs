@@ -135,9 +135,9 @@ impl HttpLink {
 
     pub(crate) async fn stop(&self) {
         lock(&self.tasks).abort_all();
-        let session = lock(&self.shared.era).session.clone();
+        let headers = self.shared.kept();
+        let session = lock(&self.shared.era).session.take();
         if session.is_some() {
-            let headers = self.shared.kept();
             let delete = self
                 .shared
                 .client

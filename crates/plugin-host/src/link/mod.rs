@@ -68,7 +68,7 @@ impl Default for Budgets {
             initialize: Duration::from_secs(30),
             call: Duration::from_secs(300),
             framing: Duration::from_secs(8),
-            discover: Duration::from_secs(2),
+            discover: Duration::from_secs(10),
             drain: Duration::from_secs(2),
         }
     }

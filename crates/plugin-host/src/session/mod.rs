@@ -4,6 +4,7 @@
 mod approve;
 mod calls;
 mod state;
+mod streams;
 mod tools;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use tokio::time::{Instant, interval, sleep};
 
 pub use self::approve::{Approver, Ask, Nobody, Verdict};
 use self::state::{Kind, Pending, State, Up};
+pub use self::streams::{standard_input, standard_output};
 use crate::child::{Launcher, plan};
 use crate::diagnostic::shown;
 use crate::events::{Happening, Writer};
@@ -255,6 +257,9 @@ impl Inner {
     }
 
     async fn notification(self: &Arc<Self>, message: &Message<'_>) {
+        if self.down_because().is_some() {
+            return;
+        }
         let method = message.method.as_deref().unwrap_or_default();
         let params = message.params.map(serde_json::value::RawValue::get);
         if method == "notifications/cancelled" {

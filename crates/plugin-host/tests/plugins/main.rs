@@ -2,6 +2,8 @@
 #![cfg(test)]
 
 mod common;
+mod heavy;
+mod http;
 mod manifests;
 mod packages;
 mod session;

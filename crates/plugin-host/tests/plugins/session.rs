@@ -809,7 +809,15 @@ async fn the_newer_eras_first_question_is_answered_for_servers_that_do_not_know_
                 how
             }],
         );
-        let mut agent = world.agent(&key);
+        let options = Options {
+            budgets: Budgets {
+                framing: Duration::from_secs(2),
+                discover: Duration::from_secs(4),
+                ..Budgets::default()
+            },
+            ..world.options()
+        };
+        let mut agent = world.agent_with(&key, options);
         let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
         let answer = agent.ask("server/discover", json!({"_meta": meta})).await;
         assert_eq!(answer["error"]["code"], -32601, "{how}");
