@@ -4,7 +4,7 @@ use super::rust::{code_only, paths};
 use super::{Report, Tree};
 
 /// Each crate's folder and the crates of this repository that it may use. Development dependencies are free.
-const EDGES: [(&str, Ours); 16] = [
+const EDGES: [(&str, Ours); 17] = [
     ("crates/core", Ours::Only(&[])),
     ("crates/policy", Ours::Only(&["muster-core"])),
     ("crates/wire", Ours::Only(&["muster-core"])),
@@ -26,6 +26,8 @@ const EDGES: [(&str, Ours); 16] = [
     ("crates/testkit", Ours::Any),
     // The worked example for authors of connectors: it may know only what they know, the documented HTTP interface.
     ("connectors/maildir", Ours::Only(&[])),
+    // A package for authors to begin from: it knows the protocol, not muster.
+    ("examples/plugins/word-count", Ours::Only(&[])),
     // Measures the program from outside; fills databases through the store.
     (
         "benches",

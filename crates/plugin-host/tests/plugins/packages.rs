@@ -499,3 +499,58 @@ async fn serves_until_it_is_killed() {
     println!("pids {pids}");
     tokio::time::sleep(Duration::from_secs(600)).await;
 }
+
+// spec: TRB-007 TRB-009 TRB-010 TRB-012
+#[tokio::test]
+async fn the_example_of_the_documentation_works_as_it_says() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plugins/forecast-tools");
+    let world = World::new();
+    assert!(world.host.validate(&example).diagnostics.is_empty());
+    world.host.install(&example).unwrap();
+    world.approve("forecast-tools");
+    let remember = "mcp__plugin_forecast_tools_forecast__remember_region";
+    world.settings(&json!({"permissions": {"allow": [remember]}}));
+    let key = ServerKey::new("forecast-tools", "forecast");
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    let tools = agent.tools().await;
+    assert_eq!(
+        tools[0]["_meta"]["muster/registered_name"],
+        "mcp__plugin_forecast_tools_forecast__describe_forecast"
+    );
+    let call = agent
+        .call(
+            "describe_forecast",
+            json!({"region": "coast", "season": "winter"}),
+        )
+        .await;
+    assert!(
+        call["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("coast in winter")
+    );
+    let unknown = agent.call("describe_forecast", json!({"region": "moon"})).await;
+    assert_eq!(unknown["isError"], true);
+    let state = world.path("data/plugins/data/forecast-tools");
+    assert!(!state.exists());
+    assert!(agent.call("remember_region", json!({"region": "hills"})).await["isError"].is_null());
+    assert!(state.join("region").is_file());
+    agent.close().await;
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    let kept = agent.call("describe_forecast", json!({"region": "moon"})).await;
+    assert!(kept["content"][0]["text"].as_str().unwrap().contains("thunder"));
+    agent.close().await;
+    // By hand, with a pipe.
+    let mut by_hand = std::process::Command::new("python3")
+        .arg(example.join("mcp/server.py"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{}}\n";
+    std::io::Write::write_all(&mut by_hand.stdin.take().unwrap(), line).unwrap();
+    let said = by_hand.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stdout).contains("\"serverInfo\""));
+}
