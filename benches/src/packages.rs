@@ -434,7 +434,7 @@ fn hashing(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
     }
     Ok(vec![
         Figure::new(
-            format!("hashing a package of {FILES} files, {} MiB", FILES * FILE >> 20),
+            format!("hashing a package of {FILES} files, {} MiB", (FILES * FILE) >> 20),
             Amount::of(ours.median(), "ms"),
             Some(("sha256sum over the same files on both cores", Amount::of(theirs.median(), "ms"))),
             Wanted::RatioAtLeast(0.7),

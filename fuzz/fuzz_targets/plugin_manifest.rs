@@ -26,7 +26,10 @@ fuzz_target!(|input: &[u8]| {
     // Up to two texts in places that the first byte names.
     let cut = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     let (one, other) = text.split_at(cut);
-    for (part, place) in [(one, which % 5), (other.get(1..).unwrap_or_default(), which / 5 % 5)] {
+    for (part, place) in [
+        (one, which % 5),
+        (other.get(1..).unwrap_or_default(), which / 5 % 5),
+    ] {
         if !part.is_empty() {
             texts.insert(PLACES[usize::from(place)].to_owned(), part.to_vec());
         }
@@ -51,16 +54,28 @@ fuzz_target!(|input: &[u8]| {
             Launch::Stdio { argv, path, env, .. } => {
                 assert!(!argv.is_empty() && argv.iter().all(|word| !word.contains('\0')));
                 if let Some(path) = path {
-                    let path = argv[*path].trim_start_matches("./").replace("/./", "/").replace("//", "/");
-                    assert!(FILES.contains(&path.as_str()) || texts.contains_key(&path) || path.contains("./"));
+                    let path = argv[*path]
+                        .trim_start_matches("./")
+                        .replace("/./", "/")
+                        .replace("//", "/");
+                    assert!(
+                        FILES.contains(&path.as_str()) || texts.contains_key(&path) || path.contains("./")
+                    );
                     assert!(!argv[0].starts_with("../") && !path.split('/').any(|part| part == ".."));
                 }
                 assert!(package.family != Family::Native || env.is_empty());
-                assert!(env.keys().all(|name| !name.starts_with("MUSE_") && !name.contains('=')));
+                assert!(
+                    env.keys()
+                        .all(|name| !name.starts_with("MUSE_") && !name.contains('='))
+                );
             }
             Launch::Http { url, headers } => {
                 assert!(url.trim_start().to_ascii_lowercase().starts_with("http"));
-                assert!(headers.keys().all(|name| name != "authorization" && name != "cookie"));
+                assert!(
+                    headers
+                        .keys()
+                        .all(|name| name != "authorization" && name != "cookie")
+                );
                 assert!(package.family != Family::Native || headers.is_empty());
             }
         }

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use crate::ledger::{failed, is_absent, make_folder};
 use crate::manifest::{self, Checked};
-use crate::tree::{self, Depth, Index, NotWhatWasInstalled};
+use crate::tree::{self, Index};
+use crate::verify::{self, Depth, NotWhatWasInstalled};
 
 /// Where copies lie.
 #[derive(Debug, Clone)]
@@ -103,7 +104,7 @@ impl Cache {
         let index_path = self.index_path(id, &digest);
         make_folder(&self.folder.join(id))?;
         if !is_absent(&root) {
-            if tree::verify(&root, &index_path, &digest, Depth::Bytes).is_ok() {
+            if verify::verify(&root, &index_path, &digest, Depth::Bytes).is_ok() {
                 return Ok(digest);
             }
             // Somebody wrote into the copy. A session that runs from it keeps its open files; the name gets the right ones.
@@ -120,7 +121,7 @@ impl Cache {
             writable(&staged.folder)?;
             fs::rename(&staged.folder, &root)?;
             fs::set_permissions(&root, Permissions::from_mode(0o555))?;
-            tree::write_index(&index_path, &staged.index)
+            verify::write_index(&index_path, &staged.index)
         })();
         placed.map_err(|error| failed("store the package in", &root, error))?;
         Ok(digest)
@@ -128,7 +129,7 @@ impl Cache {
 
     /// Whether the copy is what was installed.
     pub(crate) fn verify(&self, id: &str, digest: &str, depth: Depth) -> Result<(), NotWhatWasInstalled> {
-        tree::verify(
+        verify::verify(
             &self.root(id, digest),
             &self.index_path(id, digest),
             digest,
@@ -146,7 +147,7 @@ impl Cache {
 
     /// The listing of a copy, which outlives the copy while a decision names it.
     pub(crate) fn index(&self, id: &str, digest: &str) -> Option<Index> {
-        tree::stored_index(&self.index_path(id, digest))
+        verify::stored_index(&self.index_path(id, digest))
     }
 
     /// Removes the copies that are not in `keep` and that no session runs from, and the listings that are not in `listings` either. The caller

@@ -96,6 +96,12 @@ impl EventLog {
         }
     }
 
+    /// Notes that an approved server is not given to a session, and why.
+    pub fn server_dropped(&self, session: &str, key: &ServerKey, why: &str) {
+        self.of(session, key)
+            .server(Happening::ServerDropped, Some(why.to_owned()));
+    }
+
     /// The events that are wanted, oldest first; at most the newest hundred thousand.
     ///
     /// # Errors

@@ -14,8 +14,8 @@ use crate::ledger::{Book, Capability, Installed, Ledger};
 use crate::manifest::{self, Checked};
 use crate::names::{Kind, ServerKey, StableId, Target};
 use crate::package::{Launch, Package};
-use crate::tree::Depth;
 use crate::trust::{Act, Facts, Status, after, status};
+use crate::verify::Depth;
 
 /// Packages in one data folder. Cheap to clone; every clone sees the same.
 #[derive(Debug, Clone)]

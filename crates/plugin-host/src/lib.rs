@@ -20,6 +20,7 @@ pub mod session;
 pub mod settings;
 pub mod tree;
 pub mod trust;
+mod verify;
 
 pub use cache::{Change, FileChange};
 pub use child::{Launcher, PASSED_ON, Plan, plan};
@@ -34,3 +35,4 @@ pub use names::{Kind, ServerKey, StableId, Target};
 pub use package::{Cwd, Family, Hook, Launch, Package, Place, Server};
 pub use settings::{Mode, Settings};
 pub use trust::{Act, Status};
+pub use verify::Depth;

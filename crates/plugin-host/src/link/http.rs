@@ -133,8 +133,12 @@ impl HttpLink {
         }
     }
 
-    pub(crate) async fn stop(&self) {
+    pub(crate) fn abandon(&self) {
         lock(&self.tasks).abort_all();
+    }
+
+    pub(crate) async fn stop(&self) {
+        self.abandon();
         let headers = self.shared.kept();
         let session = lock(&self.shared.era).session.take();
         if session.is_some() {

@@ -100,6 +100,14 @@ impl Link {
         }
     }
 
+    /// Has the server ended without waiting for it.
+    pub(crate) fn abandon(&self) {
+        match self {
+            Self::Stdio(link) => link.abandon(),
+            Self::Http(link) => link.abandon(),
+        }
+    }
+
     /// Ends the server, or what muster has open to it.
     pub(crate) async fn stop(&self) {
         match self {

@@ -89,8 +89,12 @@ impl StdioLink {
         }
     }
 
-    pub(crate) async fn stop(&self) {
+    pub(crate) fn abandon(&self) {
         drop(self.stop.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    pub(crate) async fn stop(&self) {
+        self.abandon();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
             let _ = task.await;

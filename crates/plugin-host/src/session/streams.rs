@@ -13,7 +13,7 @@ use tokio::net::unix::pipe;
 /// Standard input. Call it inside the runtime.
 #[must_use]
 pub fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
-    match directly(&io::stdin(), |file| pipe::Receiver::from_file(file)) {
+    match directly(&io::stdin(), pipe::Receiver::from_file) {
         Some(Direct::Pipe(receiver)) => Box::new(receiver),
         Some(Direct::Socket(stream)) => Box::new(stream),
         None => Box::new(tokio::io::stdin()),
@@ -23,7 +23,7 @@ pub fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
 /// Standard output. Call it inside the runtime.
 #[must_use]
 pub fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
-    match directly(&io::stdout(), |file| pipe::Sender::from_file(file)) {
+    match directly(&io::stdout(), pipe::Sender::from_file) {
         Some(Direct::Pipe(sender)) => Box::new(sender),
         Some(Direct::Socket(stream)) => Box::new(stream),
         None => Box::new(tokio::io::stdout()),

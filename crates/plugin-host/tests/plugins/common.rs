@@ -143,7 +143,11 @@ impl Agent {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (input, output) = tokio::io::split(theirs);
         let session = tokio::spawn(serve(ready, options, input, output));
-        let (output, input) = tokio::io::split(ours);
+        Self::over(ours, session)
+    }
+
+    pub(crate) fn over(stream: DuplexStream, session: JoinHandle<()>) -> Self {
+        let (output, input) = tokio::io::split(stream);
         Self {
             input: Some(input),
             output: BufReader::new(output),

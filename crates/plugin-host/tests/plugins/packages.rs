@@ -22,13 +22,14 @@ fn target() -> Target {
     Target::One(key().stable_id())
 }
 
-// spec: TRU-001 TRU-002 TRU-003 TRU-004 TRU-006 TRU-010 TRU-015 TRB-003 MAN-030 LIM-010
+// spec: TRU-001 TRU-002 TRU-003 TRU-004 TRU-006 TRU-010 TRU-015 TRB-003 MAN-030 LIM-010 APR-014
 #[test]
 fn an_installed_package_is_inert_until_it_is_approved_as_it_is() {
     let world = World::new();
     let host = &world.host;
     let folder = world.package("p", &[]);
     assert_eq!(host.install(&folder).unwrap(), "p");
+    assert!(world.events().is_empty(), "nothing was started");
     let seen = host.inspect("p").unwrap();
     let one = &seen.capabilities[0];
     assert_eq!(one.status, Status::ReviewNeeded);
@@ -500,7 +501,7 @@ async fn serves_until_it_is_killed() {
     tokio::time::sleep(Duration::from_secs(600)).await;
 }
 
-// spec: TRB-007 TRB-009 TRB-010 TRB-012
+// spec: LIM-009 TRB-007 TRB-009 TRB-010 TRB-012
 #[tokio::test]
 async fn the_example_of_the_documentation_works_as_it_says() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plugins/forecast-tools");
@@ -541,6 +542,18 @@ async fn the_example_of_the_documentation_works_as_it_says() {
     agent.initialize().await;
     let kept = agent.call("describe_forecast", json!({"region": "moon"})).await;
     assert!(kept["content"][0]["text"].as_str().unwrap().contains("thunder"));
+    agent.close().await;
+    // What its user puts there is there for it.
+    fs::write(state.join("region"), "plain").unwrap();
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    let put = agent.call("describe_forecast", json!({"region": "moon"})).await;
+    assert!(
+        put["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("foggy mornings")
+    );
     agent.close().await;
     // By hand, with a pipe.
     let mut by_hand = std::process::Command::new("python3")

@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::{Told, World, gone, python};
-use muster_plugin_host::session::{Options, Verdict};
+use crate::common::{Agent, Told, World, gone, python};
+use muster_plugin_host::session::{Options, Verdict, serve_until};
 use muster_plugin_host::{Budgets, ServerKey};
 use serde_json::{Value, json};
 
@@ -508,7 +508,7 @@ async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logge
     }
 }
 
-// spec: APR-003 APR-008 APR-009 APR-010
+// spec: APR-003 APR-008 APR-009 APR-010 TRB-011
 #[tokio::test]
 async fn rules_are_read_at_every_call_and_broken_ones_refuse() {
     let world = World::new();
@@ -639,6 +639,8 @@ async fn a_cancelled_call_is_cancelled_at_the_server_and_a_cancelled_ask_is_with
     let world = World::new();
     let key = world.installed("p", &[]);
     world.settings(&json!({"permissions": {"allow": ["mcp__plugin_p_s__slow"]}}));
+    let notes = world.path("data/plugins/data/p");
+    fs::create_dir_all(&notes).unwrap();
     let told = Told {
         after: Duration::from_secs(60),
         ..Told::new(Verdict::Allowed)
@@ -660,6 +662,14 @@ async fn a_cancelled_call_is_cancelled_at_the_server_and_a_cancelled_ask_is_with
             .await;
     }
     tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(
+        fs::read_to_string(notes.join("cancelled"))
+            .unwrap()
+            .lines()
+            .count(),
+        1
+    );
+    assert_eq!(fs::read_to_string(notes.join("called")).unwrap().trim(), "slow");
     assert_eq!(*told.withdrawn.lock().unwrap(), 1);
     let alive = agent.ask("ping", json!({})).await;
     assert_eq!(alive["error"]["code"], -32601);
@@ -776,6 +786,47 @@ async fn a_server_ends_with_its_session_and_so_does_all_that_it_started() {
             assert!(took > Duration::from_secs(3), "{took:?}");
         }
         assert_eq!(world.happenings().last().unwrap(), "stopped");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_dropped_or_stopped_ends_its_server() {
+    for stopped in [false, true] {
+        let world = World::new();
+        never_ask(&world);
+        let key = world.installed("p", &["stays"]);
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let (input, output) = tokio::io::split(theirs);
+        let stop = Arc::new(tokio::sync::Notify::new());
+        let notified = stop.clone();
+        let ready = world.host.ready(&key).unwrap();
+        let options = world.options();
+        let session = tokio::spawn(async move {
+            serve_until(
+                ready,
+                options,
+                input,
+                output,
+                async move { notified.notified().await },
+            )
+            .await;
+        });
+        let mut agent = Agent::over(ours, session);
+        agent.initialize().await;
+        let pids = agent.call("spawn", json!({})).await["structuredContent"]["pids"].clone();
+        let pids: Vec<u64> = serde_json::from_value(pids).unwrap();
+        if stopped {
+            stop.notify_one();
+        } else {
+            agent.session.abort();
+        }
+        for pid in pids {
+            assert!(gone(pid, Duration::from_secs(5)).await, "{pid} is left");
+        }
+        if stopped {
+            agent.session.await.unwrap();
+            assert_eq!(world.happenings().last().unwrap(), "stopped");
+        }
     }
 }
 
