@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::common::{Agent, World};
 
 /// The folder of tools when it holds `needed`.
-fn tools(needed: &str) -> Option<PathBuf> {
+pub(crate) fn tools(needed: &str) -> Option<PathBuf> {
     let found = std::env::var_os("MUSTER_TEST_TOOLS")
         .map(PathBuf::from)
         .filter(|folder| folder.join(needed).exists());
@@ -22,7 +22,7 @@ fn tools(needed: &str) -> Option<PathBuf> {
     found
 }
 
-fn own(name: &str) -> String {
+pub(crate) fn own(name: &str) -> String {
     format!("{}/tests/servers/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 

@@ -13,10 +13,10 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::common::{Agent, World};
 
 #[derive(Debug, Clone)]
-struct Request {
-    line: String,
-    headers: BTreeMap<String, String>,
-    body: Value,
+pub(crate) struct Request {
+    pub(crate) line: String,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Value,
 }
 
 #[derive(Clone)]
@@ -162,7 +162,7 @@ fn events(body: &str) -> String {
     )
 }
 
-async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
+pub(crate) async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
