@@ -3,6 +3,7 @@
 
 mod approve;
 mod calls;
+mod door;
 mod incoming;
 mod state;
 mod streams;
@@ -18,6 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, interval, sleep};
 
 pub use self::approve::{Approver, Ask, Nobody, Verdict};
+pub use self::door::{Door, Posted};
 use self::state::{Kind, Pending, State, Up};
 pub use self::streams::{standard_input, standard_output};
 use crate::child::{Launcher, plan};

@@ -3,8 +3,10 @@
 
 mod bridge;
 mod common;
+mod doors;
 mod heavy;
 mod http;
 mod manifests;
 mod packages;
+mod rules;
 mod session;
