@@ -138,7 +138,7 @@ impl Inner {
     /// Asks the server something for muster itself.
     async fn inside(&self, method: &str, params: &str) -> Result<String, Refused> {
         let (sender, answer) = oneshot::channel();
-        let number = self.state().begin(Pending {
+        let number = self.begin(Pending {
             agent: None,
             method: method.to_owned(),
             kind: Kind::Inside(sender),

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 pub use self::approve::{Approver, Ask, Nobody, Verdict};
 pub use self::door::{Door, Posted};
@@ -67,6 +67,8 @@ struct Inner {
     gone: Notify,
     /// Something was answered.
     settled: Notify,
+    /// Something waits, where nothing did.
+    begun: Notify,
 }
 
 /// Serves `ready` to the agent that writes to `input` and reads `output`, until the input ends. Everything that was started has ended when this
@@ -112,6 +114,7 @@ pub async fn serve_until(
         tasks: Mutex::new(JoinSet::new()),
         gone: Notify::new(),
         settled: Notify::new(),
+        begun: Notify::new(),
     });
     if let Some(why) = inner.down_because() {
         inner.state().start_noted = true;
@@ -121,14 +124,18 @@ pub async fn serve_until(
         let inner = inner.clone();
         tokio::spawn(async move {
             let mut tick = interval(Duration::from_millis(100));
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
+                // A session that waits for nothing does not wake.
+                let waits = inner.state().waits();
                 tokio::select! {
                     biased;
+                    () = inner.begun.notified(), if !waits => {}
                     found = incoming.recv() => match found {
                         Some(found) => inner.from_server(found).await,
                         None => std::future::pending().await,
                     },
-                    _ = tick.tick() => inner.overdue().await,
+                    _ = tick.tick(), if waits => inner.overdue().await,
                 }
             }
         })
@@ -347,6 +354,19 @@ impl Inner {
         }
     }
 
+    /// Gives a request its number.
+    fn begin(&self, pending: Pending) -> u64 {
+        let (number, first) = {
+            let mut state = self.state();
+            let first = !state.waits();
+            (state.begin(pending), first)
+        };
+        if first {
+            self.begun.notify_one();
+        }
+        number
+    }
+
     /// Sends the server a message.
     async fn pass(&self, id: Option<u64>, body: String) {
         let sent = match &self.link {
@@ -418,7 +438,7 @@ impl Inner {
             .and_then(|fields| fields.get("_meta"))
             .and_then(|meta| Fields::parse(meta.get()).ok());
         let token = meta.as_ref().and_then(|meta| meta.get("progressToken"));
-        let number = self.state().begin(Pending {
+        let number = self.begin(Pending {
             agent: Some(id.to_owned()),
             method: method.to_owned(),
             kind,

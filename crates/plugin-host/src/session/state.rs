@@ -149,6 +149,11 @@ impl State {
         }
     }
 
+    /// Whether something waits that has a deadline.
+    pub(super) fn waits(&self) -> bool {
+        self.pending.values().any(|pending| pending.deadline.is_some())
+    }
+
     pub(super) fn overdue(&self, now: Instant) -> Vec<u64> {
         self.pending
             .iter()
