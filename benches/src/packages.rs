@@ -103,6 +103,36 @@ pub(crate) fn run(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
+/// A package whose server is written in Python, as most are: the one that comes with the documentation, under the name that the proxy expects.
+fn python(data: &Path, folder: &Path) -> Result<std::path::PathBuf> {
+    let source = folder.join("source/python");
+    fs::create_dir_all(source.join(".muse-plugin"))?;
+    let server = source.join("server.py");
+    fs::write(&server, PYTHON)?;
+    let manifest = json!({
+        "schemaVersion": 1, "name": "echo", "version": "1.0.0", "description": "Measured.",
+        "compat": {"manifestDir": ".muse-plugin"},
+        "capabilities": {"mcpServers": [{"id": "s", "command": ["python3", "./server.py"]}]},
+    });
+    fs::write(source.join(".muse-plugin/plugin.json"), manifest.to_string())?;
+    let host = Host::new(data, Clock::system());
+    host.install(&source)?;
+    host.decide(&Target::Plugin("echo".to_owned()), Act::Approve, None)?;
+    Ok(server)
+}
+
+const PYTHON: &str = r#"
+import json, sys
+TOOLS = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}]}
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "echo", "version": "1"}}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        method = message["method"]
+        result = HELLO if method == "initialize" else TOOLS if method == "tools/list" else {"content": [{"type": "text", "text": "echo"}]}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#;
+
 fn install(data: &Path, folder: &Path, id: &str, delay: u64) -> Result<Host> {
     let source = folder.join("source").join(id);
     fs::create_dir_all(source.join(".muse-plugin"))?;
@@ -129,11 +159,11 @@ struct Peer {
 
 impl Peer {
     fn start(words: &[OsString]) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        Self::of(Command::new(std::env::current_exe()?).args(words))
+    }
+
+    fn of(command: &mut Command) -> Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let mut peer = Self {
             child,
@@ -221,13 +251,14 @@ fn calls(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
         direct.in_turn(CALLS / rounds / 2, &mut alone)?;
         proxied.in_turn(CALLS / rounds / 2, &mut behind)?;
     }
-    let mut rates = (Samples::default(), Samples::default(), Samples::default());
-    for _ in 0..rounds {
-        let (one, other) = (direct.at_once(CALLS)?, proxied.at_once(CALLS)?);
-        rates.0.add(one);
-        rates.1.add(other);
-        rates.2.add(other / one);
-    }
+    let bare = rates(&mut direct, &mut proxied, rounds, CALLS)?;
+    direct.end()?;
+    proxied.end()?;
+    let data = folder.join("python");
+    let server = python(&data, folder)?;
+    let mut direct = Peer::of(Command::new("python3").arg(server))?;
+    let mut proxied = Peer::start(&[PROXY.into(), data.into()])?;
+    let written = rates(&mut direct, &mut proxied, rounds, CALLS)?;
     direct.end()?;
     proxied.end()?;
     let added = |share| behind.percentile(share) - alone.percentile(share);
@@ -254,15 +285,34 @@ fn calls(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
             Wanted::Below(1.0),
             "",
         ),
-        Figure::new(
-            format!("calls a second through the proxy, {IN_FLIGHT} in flight"),
-            Amount::of(rates.1.median(), "/s"),
-            Some(("directly", Amount::of(rates.0.median(), "/s"))),
-            Wanted::RatioAtLeast(0.8),
-            format!("{rounds} rounds of {CALLS}, ratios {}", rates.2.spread()),
-        )
-        .with_ratio(rates.2.median()),
+        throughput("a server in Python", &written, rounds),
+        throughput("a server that does nothing", &bare, rounds),
     ])
+}
+
+/// Calls a second directly, through the proxy, and their ratio, round by round.
+type Rates = (Samples, Samples, Samples);
+
+fn rates(direct: &mut Peer, proxied: &mut Peer, rounds: usize, count: usize) -> Result<Rates> {
+    let mut rates = Rates::default();
+    for _ in 0..rounds {
+        let (one, other) = (direct.at_once(count)?, proxied.at_once(count)?);
+        rates.0.add(one);
+        rates.1.add(other);
+        rates.2.add(other / one);
+    }
+    Ok(rates)
+}
+
+fn throughput(what: &str, rates: &Rates, rounds: usize) -> Figure {
+    Figure::new(
+        format!("calls a second through the proxy, {IN_FLIGHT} in flight, {what}"),
+        Amount::of(rates.1.median(), "/s"),
+        Some(("directly", Amount::of(rates.0.median(), "/s"))),
+        Wanted::RatioAtLeast(0.8),
+        format!("{rounds} rounds of {CALLS}, ratios {}", rates.2.spread()),
+    )
+    .with_ratio(rates.2.median())
 }
 
 /// Milliseconds to a list of tools from every server, started at once in one process, and what they cost it.

@@ -5,6 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use muster_core::{Clock, Fault};
 use serde::{Deserialize, Serialize};
@@ -93,6 +95,7 @@ impl EventLog {
             log: self.clone(),
             session: session.to_owned(),
             key: key.clone(),
+            file: Arc::default(),
         }
     }
 
@@ -138,32 +141,23 @@ impl EventLog {
         self.path.with_extension("jsonl.1")
     }
 
-    fn append(&self, event: &Event) -> Result<(), Fault> {
-        if let Some(folder) = self.path.parent() {
-            make_folder(folder)?;
-        }
-        let mut line = serde_json::to_vec(event).unwrap_or_default();
-        line.push(b'\n');
-        let written = (|| {
-            let mut file = OpenOptions::new()
+    /// Opens the file, and sets it aside first when it is full.
+    fn open(&self) -> io::Result<File> {
+        let open = || {
+            OpenOptions::new()
                 .create(true)
                 .append(true)
                 .mode(0o600)
-                .open(&self.path)?;
-            // Another session may have set the full file aside meanwhile; what is there now is then a new one.
-            let full = |found: fs::Metadata| found.len() > LARGEST;
-            if full(file.metadata()?) && full(fs::metadata(&self.path)?) {
-                fs::rename(&self.path, self.aside())?;
-                file = OpenOptions::new()
-                    .create(true)
-                    .append(true)
-                    .mode(0o600)
-                    .open(&self.path)?;
-            }
-            // One write: lines of several sessions do not mix.
-            file.write_all(&line)
-        })();
-        written.map_err(|error| failed("write", &self.path, error))
+                .open(&self.path)
+        };
+        let file = open()?;
+        // Another session may have set the full file aside meanwhile; what is there now is then a new one.
+        let full = |found: fs::Metadata| found.len() > LARGEST;
+        if full(file.metadata()?) && full(fs::metadata(&self.path)?) {
+            fs::rename(&self.path, self.aside())?;
+            return open();
+        }
+        Ok(file)
     }
 }
 
@@ -173,7 +167,18 @@ pub(crate) struct Writer {
     log: EventLog,
     session: String,
     key: ServerKey,
+    file: Arc<Mutex<Option<Open>>>,
 }
+
+/// The file as it was found, and when it was last looked for under its name.
+#[derive(Debug)]
+struct Open {
+    file: File,
+    looked: Instant,
+}
+
+/// How long a file is written to before it is looked for again: another session may have set it aside.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Writer {
     /// Writes an event without a tool.
@@ -208,7 +213,7 @@ impl Writer {
         decision: Option<String>,
         detail: Option<String>,
     ) -> Result<(), Fault> {
-        self.log.append(&Event {
+        self.append(&Event {
             at: self.log.clock.now().rfc3339(),
             session: shown(&self.session),
             plugin: self.key.plugin.clone(),
@@ -218,6 +223,36 @@ impl Writer {
             decision,
             detail: detail.map(|detail| shown(&detail)),
         })
+    }
+
+    fn append(&self, event: &Event) -> Result<(), Fault> {
+        let mut line = serde_json::to_vec(event).unwrap_or_default();
+        line.push(b'\n');
+        let mut open = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = open.take().filter(|open| open.looked.elapsed() < LOOK);
+        let mut current = match known {
+            Some(current) => current,
+            None => {
+                if let Some(folder) = self.log.path.parent() {
+                    make_folder(folder)?;
+                }
+                let file = self
+                    .log
+                    .open()
+                    .map_err(|error| failed("open", &self.log.path, error))?;
+                Open {
+                    file,
+                    looked: Instant::now(),
+                }
+            }
+        };
+        // One write: lines of several sessions do not mix.
+        current
+            .file
+            .write_all(&line)
+            .map_err(|error| failed("write", &self.log.path, error))?;
+        *open = Some(current);
+        Ok(())
     }
 }
 

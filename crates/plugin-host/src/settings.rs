@@ -1,13 +1,15 @@
 //! `settings.json`: who may call what without being asked. Read at every call; what cannot be read refuses. Never guesses what an unknown word means.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use serde_json::{Map, Value};
 
 use crate::diagnostic::shown;
-use crate::tree;
+use crate::tree::{self, Stamp};
 
 /// Largest settings file, in bytes.
 const LARGEST: u64 = 4 * 1024 * 1024;
@@ -57,7 +59,7 @@ impl Settings {
     /// # Errors
     /// A sentence that says what is wrong. Every call is refused while it stands.
     pub fn read(path: &Path) -> Result<Self, String> {
-        match tree::read_plain(path, LARGEST) {
+        match tree::read_own(path, LARGEST) {
             Ok(text) => Self::parse(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(format!(
@@ -162,6 +164,54 @@ impl Settings {
     }
 }
 
+/// The file as it is at each look, parsed again only when it may have changed since it was read.
+///
+/// A file whose inode says what it said (device, number, size and ctime, which no program can set) holds what it held, once that was read two seconds
+/// after it was first seen: a change within one tick of the clock shows only in its bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Mutex<Option<Seen>>);
+
+#[derive(Debug)]
+struct Seen {
+    stamp: Stamp,
+    size: u64,
+    first: Instant,
+    settled: bool,
+    found: Result<Arc<Settings>, String>,
+}
+
+const SETTLES: Duration = Duration::from_secs(2);
+
+impl Watched {
+    /// The settings now.
+    pub(crate) fn read(&self, path: &Path) -> Result<Arc<Settings>, String> {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(now) = fs::metadata(path) else {
+            // Not there, or not to be looked at: the reading says which.
+            *seen = None;
+            return Settings::read(path).map(Arc::new);
+        };
+        let stamp = Stamp::of(&now);
+        let known = seen
+            .as_ref()
+            .filter(|seen| seen.stamp == stamp && seen.size == now.len());
+        if let Some(seen) = known.filter(|seen| seen.settled) {
+            return seen.found.clone();
+        }
+        let first = known.map_or_else(Instant::now, |seen| seen.first);
+        let settled = first.elapsed() >= SETTLES;
+        let found = Settings::read(path).map(Arc::new);
+        *seen = Some(Seen {
+            stamp,
+            size: now.len(),
+            first,
+            settled,
+            found: found.clone(),
+        });
+        found
+    }
+}
+
 /// What the rules say about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ruling {
@@ -250,6 +300,32 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(Settings::read(&dir.path().join("absent")).is_ok());
         assert!(Settings::read(dir.path()).is_err());
+    }
+
+    #[test]
+    fn every_change_of_the_file_counts_at_the_next_look_however_soon_it_comes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("settings.json");
+        let watched = Watched::default();
+        let mode = || watched.read(&path).map(|settings| settings.mode.word());
+        assert_eq!(mode(), Ok("on-request"));
+        let turn = |word: &str| fs::write(&path, format!("{{\"approval_mode\":\"{word}\"}}")).unwrap();
+        for round in 0..200 {
+            // As long as each other, and within one tick of the clock.
+            turn("always-ask");
+            assert_eq!(mode(), Ok("always-ask"), "{round}");
+            turn("never-ask ");
+            assert!(mode().is_err(), "{round}");
+            turn("never-ask");
+            assert_eq!(mode(), Ok("never-ask"), "{round}");
+        }
+        std::thread::sleep(SETTLES + Duration::from_millis(100));
+        assert_eq!(mode(), Ok("never-ask"));
+        assert!(watched.0.lock().unwrap().as_ref().unwrap().settled);
+        turn("always-ask");
+        assert_eq!(mode(), Ok("always-ask"));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(mode(), Ok("on-request"));
     }
 
     proptest! {

@@ -143,10 +143,27 @@ pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
 
 /// Reads a regular file of at most `limit` bytes.
 pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_opened(open_plain(path)?, limit)
+}
+
+/// Reads a regular file of at most `limit` bytes, also by a link: one of the owner's own files.
+pub(crate) fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no regular file",
+        ));
+    }
+    read_opened(file, limit)
+}
+
+fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_plain(path)?
-        .take(limit.saturating_add(1))
-        .read_to_end(&mut bytes)?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,

@@ -11,7 +11,7 @@ use super::tools::{self, Tool, Tools};
 use super::{Ask, Inner, Refused, Verdict};
 use crate::events::Happening;
 use crate::jsonrpc::{self, Fields, answer, code, failure, quoted};
-use crate::settings::{Ruling, Settings, Why};
+use crate::settings::{Ruling, Why};
 
 /// Most pages and most bytes of a list of tools.
 const MOST_PAGES: usize = 200;
@@ -254,7 +254,7 @@ impl Inner {
 
     /// What the rules say: `None` when the call was refused and answered, else the reason to ask a person, if there is one.
     async fn rule(&self, id: &str, tool: &Tool) -> Option<Option<&'static str>> {
-        let settings = match Settings::read(&self.ready.host.settings_path()) {
+        let settings = match self.settings.read(&self.settings_path) {
             Ok(settings) => settings,
             Err(why) => {
                 self.refuse(id, tool, "deny:rule", "refused_error", &why, Some(why.clone()))

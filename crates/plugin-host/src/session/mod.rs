@@ -33,6 +33,7 @@ use crate::link::outbox::Outbox;
 use crate::link::stdio::{Starter, StdioLink};
 use crate::link::{Budgets, Incoming, Link, Outgoing};
 use crate::package::Launch;
+use crate::settings::Watched;
 
 /// Requests that may wait for the server at once.
 const MOST_PENDING: usize = 1_024;
@@ -56,6 +57,8 @@ struct Inner {
     ready: Ready,
     options: Options,
     events: Writer,
+    settings: Watched,
+    settings_path: PathBuf,
     /// Absent when the server did not start.
     link: Option<Link>,
     out: Outbox,
@@ -104,6 +107,8 @@ pub async fn serve_until(
         }
     };
     let inner = Arc::new(Inner {
+        settings: Watched::default(),
+        settings_path: ready.host.settings_path(),
         ready,
         options,
         events,
