@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -103,8 +103,15 @@ pub(crate) fn run(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// A package whose server is written in Python, as most are: the one that comes with the documentation, under the name that the proxy expects.
-fn python(data: &Path, folder: &Path) -> Result<std::path::PathBuf> {
+/// A package with a server of the official Python SDK, where ./test has installed one: the program and the server's file.
+fn python(data: &Path, folder: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
+    let tools = std::env::var_os("MUSTER_TEST_TOOLS").map(PathBuf::from);
+    let Some(program) = tools
+        .map(|tools| tools.join("venv/bin/python"))
+        .filter(|program| program.exists())
+    else {
+        return Ok(None);
+    };
     let source = folder.join("source/python");
     fs::create_dir_all(source.join(".muse-plugin"))?;
     let server = source.join("server.py");
@@ -112,25 +119,26 @@ fn python(data: &Path, folder: &Path) -> Result<std::path::PathBuf> {
     let manifest = json!({
         "schemaVersion": 1, "name": "echo", "version": "1.0.0", "description": "Measured.",
         "compat": {"manifestDir": ".muse-plugin"},
-        "capabilities": {"mcpServers": [{"id": "s", "command": ["python3", "./server.py"]}]},
+        "capabilities": {"mcpServers": [{"id": "s", "command": [program, "./server.py"]}]},
     });
     fs::write(source.join(".muse-plugin/plugin.json"), manifest.to_string())?;
     let host = Host::new(data, Clock::system());
     host.install(&source)?;
     host.decide(&Target::Plugin("echo".to_owned()), Act::Approve, None)?;
-    Ok(server)
+    Ok(Some((program, server)))
 }
 
 const PYTHON: &str = r#"
-import json, sys
-TOOLS = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}]}
-HELLO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "echo", "version": "1"}}
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" in message:
-        method = message["method"]
-        result = HELLO if method == "initialize" else TOOLS if method == "tools/list" else {"content": [{"type": "text", "text": "echo"}]}
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+from mcp.server import MCPServer
+from mcp.types import ToolAnnotations
+
+server = MCPServer("echo")
+
+@server.tool(annotations=ToolAnnotations(readOnlyHint=True))
+def echo(text: str) -> str:
+    return "echo"
+
+server.run()
 "#;
 
 fn install(data: &Path, folder: &Path, id: &str, delay: u64) -> Result<Host> {
@@ -173,6 +181,7 @@ impl Peer {
         };
         peer.send("initialize", &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}))?;
         peer.answer()?;
+        peer.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
         peer.send("tools/list", &json!({}))?;
         peer.answer()?;
         Ok(peer)
@@ -180,9 +189,11 @@ impl Peer {
 
     fn send(&mut self, method: &str, params: &Value) -> Result<()> {
         self.next += 1;
-        let mut text = serde_json::to_vec(
-            &json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}),
-        )?;
+        self.write(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}))
+    }
+
+    fn write(&mut self, message: &Value) -> Result<()> {
+        let mut text = serde_json::to_vec(message)?;
         text.push(b'\n');
         self.input.as_mut().context("closed")?.write_all(&text)?;
         Ok(())
@@ -254,13 +265,21 @@ fn calls(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let bare = rates(&mut direct, &mut proxied, rounds, CALLS)?;
     direct.end()?;
     proxied.end()?;
+    let mut figures = vec![throughput("a server that does nothing", &bare, rounds, CALLS)];
     let data = folder.join("python");
-    let server = python(&data, folder)?;
-    let mut direct = Peer::of(Command::new("python3").arg(server))?;
-    let mut proxied = Peer::start(&[PROXY.into(), data.into()])?;
-    let written = rates(&mut direct, &mut proxied, rounds, CALLS)?;
-    direct.end()?;
-    proxied.end()?;
+    if let Some((program, server)) = python(&data, folder)? {
+        let mut direct = Peer::of(Command::new(program).arg(server))?;
+        let mut proxied = Peer::start(&[PROXY.into(), data.into()])?;
+        let written = rates(&mut direct, &mut proxied, rounds, CALLS / 10)?;
+        direct.end()?;
+        proxied.end()?;
+        figures.push(throughput(
+            "a server of the Python SDK",
+            &written,
+            rounds,
+            CALLS / 10,
+        ));
+    }
     let added = |share| behind.percentile(share) - alone.percentile(share);
     let note = format!(
         "{} calls each in turns; directly p50 {:.3} and p99 {:.3} ms, through the proxy {:.3} and {:.3} ms; each call is ruled on and written into the event log",
@@ -270,24 +289,26 @@ fn calls(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
         behind.median(),
         behind.percentile(0.99)
     );
-    Ok(vec![
-        Figure::new(
-            "tools/call: added by the proxy, p50",
-            Amount::of(added(0.5), "ms"),
-            Some(("the same server directly, p50", Amount::of(alone.median(), "ms"))),
-            Wanted::Below(0.3),
-            note,
-        ),
-        Figure::new(
-            "the same, p99",
-            Amount::of(added(0.99), "ms"),
-            Some(("directly, p99", Amount::of(alone.percentile(0.99), "ms"))),
-            Wanted::Below(1.0),
-            "",
-        ),
-        throughput("a server in Python", &written, rounds),
-        throughput("a server that does nothing", &bare, rounds),
-    ])
+    figures.splice(
+        0..0,
+        [
+            Figure::new(
+                "tools/call: added by the proxy, p50",
+                Amount::of(added(0.5), "ms"),
+                Some(("the same server directly, p50", Amount::of(alone.median(), "ms"))),
+                Wanted::Below(0.3),
+                note,
+            ),
+            Figure::new(
+                "the same, p99",
+                Amount::of(added(0.99), "ms"),
+                Some(("directly, p99", Amount::of(alone.percentile(0.99), "ms"))),
+                Wanted::Below(1.0),
+                "",
+            ),
+        ],
+    );
+    Ok(figures)
 }
 
 /// Calls a second directly, through the proxy, and their ratio, round by round.
@@ -304,13 +325,13 @@ fn rates(direct: &mut Peer, proxied: &mut Peer, rounds: usize, count: usize) -> 
     Ok(rates)
 }
 
-fn throughput(what: &str, rates: &Rates, rounds: usize) -> Figure {
+fn throughput(what: &str, rates: &Rates, rounds: usize, count: usize) -> Figure {
     Figure::new(
         format!("calls a second through the proxy, {IN_FLIGHT} in flight, {what}"),
         Amount::of(rates.1.median(), "/s"),
         Some(("directly", Amount::of(rates.0.median(), "/s"))),
         Wanted::RatioAtLeast(0.8),
-        format!("{rounds} rounds of {CALLS}, ratios {}", rates.2.spread()),
+        format!("{rounds} rounds of {count}, ratios {}", rates.2.spread()),
     )
     .with_ratio(rates.2.median())
 }

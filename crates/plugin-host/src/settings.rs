@@ -186,10 +186,14 @@ impl Watched {
     /// The settings now.
     pub(crate) fn read(&self, path: &Path) -> Result<Arc<Settings>, String> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(now) = fs::metadata(path) else {
-            // Not there, or not to be looked at: the reading says which.
-            *seen = None;
-            return Settings::read(path).map(Arc::new);
+        let now = match fs::metadata(path) {
+            Ok(now) => now,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                *seen = None;
+                return Ok(Arc::default());
+            }
+            // The reading says why.
+            Err(_) => return Settings::read(path).map(Arc::new),
         };
         let stamp = Stamp::of(&now);
         let known = seen
