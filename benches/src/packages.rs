@@ -207,15 +207,22 @@ impl Peer {
         Ok(line)
     }
 
+    /// An answer that is the server's own: a refusal is quick, and no call.
+    fn echoed(&mut self) -> Result<()> {
+        let answer = self.answer()?;
+        if !answer.contains("\"echo\"") || answer.contains("\"isError\":true") {
+            bail!("a call was not answered as it should be: {answer}");
+        }
+        Ok(())
+    }
+
     /// One call after the other; milliseconds each.
     fn in_turn(&mut self, count: usize, samples: &mut Samples) -> Result<()> {
         let params = json!({"name": "echo", "arguments": {"text": "hello"}});
         for _ in 0..count {
             let one = Instant::now();
             self.send("tools/call", &params)?;
-            if !self.answer()?.contains("\"echo\"") {
-                bail!("a call was not answered as it should be");
-            }
+            self.echoed()?;
             samples.add(one.elapsed().as_secs_f64() * 1e3);
         }
         Ok(())
@@ -228,14 +235,14 @@ impl Peer {
         let mut waiting = VecDeque::new();
         for _ in 0..count {
             if waiting.len() == IN_FLIGHT {
-                self.answer()?;
+                self.echoed()?;
                 waiting.pop_front();
             }
             self.send("tools/call", &params)?;
             waiting.push_back(());
         }
         for () in waiting {
-            self.answer()?;
+            self.echoed()?;
         }
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         Ok(count as f64 / begun.elapsed().as_secs_f64())

@@ -59,12 +59,14 @@ impl Host {
     /// Packages in the data folder `data`. Nothing is read or made yet.
     #[must_use]
     pub fn new(data: &Path, clock: Clock) -> Self {
+        // A server runs elsewhere, where a relative path would lead elsewhere.
+        let data = std::path::absolute(data).unwrap_or_else(|_| data.to_path_buf());
         let plugins = data.join("plugins");
         Self {
-            data: data.to_path_buf(),
             book: Book::new(&plugins),
             cache: Cache::new(&plugins),
             clock,
+            data,
         }
     }
 

@@ -81,6 +81,13 @@ fn an_installed_package_is_inert_until_it_is_approved_as_it_is() {
     );
 }
 
+#[test]
+fn a_data_folder_named_from_where_one_stands_is_the_same_from_everywhere() {
+    let host = Host::new(Path::new("here"), muster_core::Clock::system());
+    assert!(host.data_dir("p").is_absolute());
+    assert!(host.settings_path().ends_with("here/settings.json"));
+}
+
 // spec: TRU-011 TRU-012 TRU-013 TRU-025
 #[test]
 fn one_server_or_all_of_a_package_is_decided_about_hooks_included() {
