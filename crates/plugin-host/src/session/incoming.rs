@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::state::{Kind, Up};
-use super::{Inner, Refused, calls, outcome};
+use super::{Inner, Refused, calls, lock, outcome};
 use crate::diagnostic::shown;
 use crate::events::Happening;
 use crate::jsonrpc::{self, Fields, Message, Shape, answer, code, failure, quoted};
@@ -151,18 +151,23 @@ impl Inner {
             error: error.map(|error| shown(&error)),
         };
         let id = self.ready.key.stable_id();
-        let noted = self.ready.host.book.note(|ledger| {
-            // A package that was removed meanwhile stays forgotten.
-            if ledger.packages.contains_key(&id.plugin) {
-                ledger.starts.insert(id, start);
+        let book = self.ready.host.book.clone();
+        // Sessions that start together wait for the ledger one after the other; nothing else waits with them.
+        let note = tokio::task::spawn_blocking(move || {
+            let noted = book.note(|ledger| {
+                // A package that was removed meanwhile stays forgotten.
+                if ledger.packages.contains_key(&id.plugin) {
+                    ledger.starts.insert(id, start);
+                }
+            });
+            if let Err(fault) = noted {
+                tracing::warn!(
+                    fault = fault.chain(),
+                    "the start of a package's server was not noted"
+                );
             }
         });
-        if let Err(fault) = noted {
-            tracing::warn!(
-                fault = fault.chain(),
-                "the start of a package's server was not noted"
-            );
-        }
+        lock(&self.notes).push(note);
     }
 
     /// A request of the server's: sampling, elicitation, roots, a ping.

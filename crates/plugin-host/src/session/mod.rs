@@ -66,6 +66,8 @@ struct Inner {
     /// One look at the list of tools at a time.
     loading: tokio::sync::Mutex<()>,
     tasks: Mutex<JoinSet<()>>,
+    /// What is still being written into the ledger.
+    notes: Mutex<Vec<JoinHandle<()>>>,
     /// The agent does not read any more.
     gone: Notify,
     /// Something was answered.
@@ -117,6 +119,7 @@ pub async fn serve_until(
         state: Mutex::new(State::new(up)),
         loading: tokio::sync::Mutex::new(()),
         tasks: Mutex::new(JoinSet::new()),
+        notes: Mutex::default(),
         gone: Notify::new(),
         settled: Notify::new(),
         begun: Notify::new(),
@@ -162,6 +165,10 @@ pub async fn serve_until(
         }
     }
     drop(running);
+    let notes = std::mem::take(&mut *lock(&inner.notes));
+    for note in notes {
+        let _ = note.await;
+    }
     inner.out.shut(Duration::from_secs(2)).await;
 }
 
