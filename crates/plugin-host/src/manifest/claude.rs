@@ -241,6 +241,14 @@ fn stdio(id: &str, map: &Map<String, Value>, listing: &Listing, found: &mut Find
             }
         },
     }
+    if argv.iter().any(|word| word.contains('\0')) {
+        found.add(error(
+            Code::InvalidManifestSchema,
+            "command",
+            "a word of the command holds a zero byte".to_owned(),
+        ));
+        return None;
+    }
     for word in &argv {
         path(id, word, listing, found);
     }

@@ -7,6 +7,7 @@ mod native;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use muster_core::text::unseen;
 use serde_json::{Map, Value};
 
 use crate::diagnostic::{Code, Diagnostic, shown};
@@ -296,6 +297,10 @@ fn version(text: &str, found: &mut Findings) {
 
 /// Whether an address can be one of Streamable HTTP, and if not, why.
 fn url_fault(text: &str) -> Option<&'static str> {
+    // A parser of addresses drops some of these, and what is reviewed must be what is asked.
+    if text.chars().any(|c| c.is_whitespace() || unseen(c).is_some()) {
+        return Some("holds blanks or characters that cannot be seen");
+    }
     match reqwest::Url::parse(text) {
         Err(_) => Some("is no absolute address"),
         Ok(url) if !matches!(url.scheme(), "http" | "https") => {

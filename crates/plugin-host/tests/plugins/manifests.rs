@@ -159,6 +159,10 @@ fn each_fault_of_an_entry_has_its_code() {
             "invalid-manifest-schema",
         ),
         (
+            json!({"id": "a", "transport": "http", "url": "\u{0}https://x.example"}),
+            "invalid-manifest-schema",
+        ),
+        (
             json!({"id": "a", "transport": "http", "url": "mcp"}),
             "invalid-manifest-schema",
         ),
