@@ -31,7 +31,12 @@ const EDGES: [(&str, Ours); 17] = [
     // Measures the program from outside; fills databases through the store.
     (
         "benches",
-        Ours::Only(&["muster-core", "muster-plugin-host", "muster-policy", "muster-store"]),
+        Ours::Only(&[
+            "muster-core",
+            "muster-plugin-host",
+            "muster-policy",
+            "muster-store",
+        ]),
     ),
     ("xtask", Ours::Only(&[])),
 ];
