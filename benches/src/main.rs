@@ -12,6 +12,7 @@ mod claims;
 mod client;
 mod gateway;
 mod messages;
+mod packages;
 mod page;
 mod policy;
 mod raw;
@@ -92,6 +93,8 @@ enum What {
     Policy,
     /// The database gateway: classes of statements, reads beside a driver, memory
     Gateway,
+    /// Plugin packages: what the proxy adds to a call, fifty servers, hashing beside sha256sum
+    Packages,
     /// Processor time from nothing built to the tour's printed link, in both profiles
     Build,
 }
@@ -120,6 +123,9 @@ fn main() -> ExitCode {
             Err(_) => ExitCode::FAILURE,
         };
     }
+    if let Some(code) = packages::role() {
+        return code;
+    }
     match run(&Arguments::parse()) {
         Ok(met) if met => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -134,7 +140,13 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool> {
     let machine = machine()?;
     eprintln!("{machine}");
-    let (version, figures) = if arguments.what == What::Policy {
+    let (version, figures) = if arguments.what == What::Packages {
+        let folder = folder(arguments.dir.as_deref())?;
+        (
+            concat!("muster ", env!("CARGO_PKG_VERSION")).to_owned(),
+            packages::run(folder.path(), arguments.rounds.max(1))?,
+        )
+    } else if arguments.what == What::Policy {
         // Decided in this process: no program, no disk.
         let time = Duration::from_secs(arguments.seconds.max(1));
         (
@@ -221,6 +233,10 @@ fn measure(arguments: &Arguments, muster: &Muster, folder: &Path) -> Result<Vec<
     if what.wants(What::Terminal) {
         eprintln!("terminal …");
         figures.extend(terminal::run(muster, folder)?);
+    }
+    if what.wants(What::Packages) {
+        eprintln!("packages …");
+        figures.extend(packages::run(folder, rounds)?);
     }
     if what.wants(What::Build) {
         eprintln!("build, twice from nothing …");

@@ -4,7 +4,7 @@ use super::rust::{code_only, paths};
 use super::{Report, Tree};
 
 /// Each crate's folder and the crates of this repository that it may use. Development dependencies are free.
-const EDGES: [(&str, Ours); 18] = [
+const EDGES: [(&str, Ours); 19] = [
     ("crates/core", Ours::Only(&[])),
     ("crates/policy", Ours::Only(&["muster-core"])),
     ("crates/forge", Ours::Only(&["muster-core", "muster-policy"])),
@@ -13,6 +13,7 @@ const EDGES: [(&str, Ours); 18] = [
     ("crates/store", Ours::Only(&["muster-core"])),
     ("crates/runtime", Ours::Only(&["muster-core"])),
     ("crates/bus", Ours::Only(&["muster-core"])),
+    ("crates/plugin-host", Ours::Only(&["muster-core"])),
     ("crates/mirror", Ours::Only(&["muster-core", "muster-bus"])),
     ("crates/db-gateway", Ours::Only(&["muster-core", "muster-policy"])),
     ("crates/tui", Ours::Only(&["muster-core", "muster-bus"])),
@@ -43,12 +44,15 @@ const EDGES: [(&str, Ours); 18] = [
     ("crates/testkit", Ours::Any),
     // The worked example for authors of connectors: it may know only what they know, the documented HTTP interface.
     ("connectors/maildir", Ours::Only(&[])),
+    // A package for authors to begin from: it knows the protocol, not muster.
+    ("examples/plugins/word-count", Ours::Only(&[])),
     // Measures the program from outside; fills databases through the store.
     (
         "benches",
         Ours::Only(&[
             "muster-core",
             "muster-db-gateway",
+            "muster-plugin-host",
             "muster-policy",
             "muster-store",
         ]),

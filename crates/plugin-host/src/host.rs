@@ -1,0 +1,513 @@
+//! The acts of a person on packages, and what may start. Never starts anything itself.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use muster_core::{Clock, Fault};
+
+use crate::cache::{Cache, FileChange, InUse, Staged, compare};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::error::PluginError;
+use crate::events::EventLog;
+use crate::inspect::{Inspection, Listed};
+use crate::ledger::{Book, Capability, Installed, Ledger};
+use crate::manifest::{self, Checked};
+use crate::names::{Kind, ServerKey, StableId, Target};
+use crate::package::{Launch, Package};
+use crate::trust::{Act, Facts, Status, after, status};
+use crate::verify::Depth;
+
+/// Packages in one data folder. Cheap to clone; every clone sees the same.
+#[derive(Debug, Clone)]
+pub struct Host {
+    data: PathBuf,
+    pub(crate) book: Book,
+    pub(crate) cache: Cache,
+    pub(crate) clock: Clock,
+}
+
+/// A server that may start, with its copy verified and kept while this lives.
+#[derive(Debug)]
+pub struct Ready {
+    /// Which server.
+    pub key: ServerKey,
+    /// The stored copy it runs from.
+    pub root: PathBuf,
+    /// The folder for its package's state. It may not exist.
+    pub data_dir: PathBuf,
+    /// How it is reached.
+    pub launch: Launch,
+    /// What was approved.
+    pub definition: String,
+    pub(crate) family: crate::package::Family,
+    /// Registered names of other approved servers' tools, as far as they are known.
+    pub(crate) taken: BTreeSet<String>,
+    pub(crate) host: Host,
+    pub(crate) _in_use: InUse,
+}
+
+/// What an agent may be given.
+#[derive(Debug, Clone, Default)]
+pub struct Approved {
+    /// Servers that start, in the order of their names.
+    pub servers: Vec<ServerKey>,
+    /// Servers that are approved and do not start, with the reason.
+    pub withheld: Vec<(ServerKey, String)>,
+}
+
+impl Host {
+    /// Packages in the data folder `data`. Nothing is read or made yet.
+    #[must_use]
+    pub fn new(data: &Path, clock: Clock) -> Self {
+        // A server runs elsewhere, where a relative path would lead elsewhere.
+        let data = std::path::absolute(data).unwrap_or_else(|_| data.to_path_buf());
+        let plugins = data.join("plugins");
+        Self {
+            book: Book::new(&plugins),
+            cache: Cache::new(&plugins),
+            clock,
+            data,
+        }
+    }
+
+    /// The event log.
+    #[must_use]
+    pub fn events(&self) -> EventLog {
+        EventLog::new(&self.data.join("plugins"), self.clock.clone())
+    }
+
+    /// Where `settings.json` is.
+    #[must_use]
+    pub fn settings_path(&self) -> PathBuf {
+        self.data.join("settings.json")
+    }
+
+    /// The folder for the state of a package. Nothing makes it but the package itself.
+    #[must_use]
+    pub fn data_dir(&self, plugin: &str) -> PathBuf {
+        self.data.join("plugins/data").join(plugin)
+    }
+
+    /// Looks at a folder as a package.
+    #[must_use]
+    pub fn validate(&self, folder: &Path) -> Checked {
+        manifest::validate(folder)
+    }
+
+    /// Installs the package in `folder`. Nothing of it starts before a review.
+    ///
+    /// # Errors
+    /// [`PluginError::Invalid`] and [`PluginError::NameTaken`], with nothing stored; a fault.
+    pub fn install(&self, folder: &Path) -> Result<String, PluginError> {
+        let checked = self.validate(folder);
+        if !checked.ok() {
+            return Err(PluginError::Invalid(checked.diagnostics));
+        }
+        let staged = self.cache.stage(folder)?;
+        let Some(package) = staged.checked.package.clone() else {
+            return Err(PluginError::Invalid(staged.checked.diagnostics.clone()));
+        };
+        let source = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+        self.book.change(|ledger| {
+            if ledger.packages.contains_key(&package.id) {
+                return Err(PluginError::NameTaken(package.id.clone()));
+            }
+            let installed = self.place(&staged, &package, source)?;
+            ledger.packages.insert(package.id.clone(), installed);
+            self.sweep(ledger);
+            Ok(package.id.clone())
+        })
+    }
+
+    fn place(&self, staged: &Staged, package: &Package, source: PathBuf) -> Result<Installed, Fault> {
+        let digest = self.cache.place(staged, &package.id)?;
+        let capabilities = package
+            .reviewed(&digest)
+            .into_iter()
+            .map(|(id, hash)| capability(package, id, hash))
+            .collect();
+        Ok(Installed {
+            name: package.name.clone(),
+            version: package.version.clone(),
+            source,
+            digest,
+            at: self.clock.now(),
+            problems: Vec::new(),
+            capabilities,
+        })
+    }
+
+    /// Takes the folder again that a package came from. What is approved stays so only while its definition is the same.
+    ///
+    /// # Errors
+    /// [`PluginError::InvalidUpdate`]: the stored copy stays, and nothing of the package starts until an update without errors.
+    pub fn update(&self, plugin: &str) -> Result<(), PluginError> {
+        let source = self.installed(&self.book.read()?, plugin)?.source.clone();
+        let checked = self.validate(&source);
+        let staged = if checked.ok() {
+            Some(self.cache.stage(&source)?)
+        } else {
+            None
+        };
+        let mut checked = staged.as_ref().map_or(checked, |staged| staged.checked.clone());
+        if let Some(package) = &checked.package
+            && package.id != plugin
+        {
+            let message = format!(
+                "the package is called {} now; install it as a package of its own",
+                package.id
+            );
+            checked
+                .diagnostics
+                .insert(0, Diagnostic::error(Code::InvalidPluginId, message).at("name"));
+            checked.package = None;
+        }
+        let package = checked.package.clone();
+        let refused = self.book.change(|ledger| {
+            self.installed(ledger, plugin)?;
+            match (&package, &staged) {
+                (Some(package), Some(staged)) => {
+                    let installed = self.place(staged, package, source.clone())?;
+                    ledger.packages.insert(plugin.to_owned(), installed);
+                    self.sweep(ledger);
+                    Ok::<_, PluginError>(false)
+                }
+                _ => {
+                    if let Some(installed) = ledger.packages.get_mut(plugin) {
+                        installed.problems.clone_from(&checked.diagnostics);
+                    }
+                    Ok(true)
+                }
+            }
+        })?;
+        if refused {
+            return Err(PluginError::InvalidUpdate(checked.diagnostics));
+        }
+        Ok(())
+    }
+
+    /// Removes a package and forgets what was decided about it. Sessions that run from it keep it until they end; its state stays.
+    ///
+    /// # Errors
+    /// [`PluginError::NotFound`]; a fault.
+    pub fn remove(&self, plugin: &str) -> Result<(), PluginError> {
+        self.book.change(|ledger| {
+            self.installed(ledger, plugin)?;
+            ledger.forget(plugin);
+            self.sweep(ledger);
+            Ok(())
+        })
+    }
+
+    /// Every installed package, by id.
+    ///
+    /// # Errors
+    /// A fault.
+    pub fn list(&self) -> Result<Vec<Listed>, PluginError> {
+        let ledger = self.book.read()?;
+        Ok(ledger
+            .packages
+            .iter()
+            .map(|(id, installed)| Listed {
+                id: id.clone(),
+                name: installed.name.clone(),
+                version: installed.version.clone(),
+                source: installed.source.to_string_lossy().into_owned(),
+            })
+            .collect())
+    }
+
+    /// Everything about one package that a person needs for a review.
+    ///
+    /// # Errors
+    /// [`PluginError::NotFound`]; a fault.
+    pub fn inspect(&self, plugin: &str) -> Result<Inspection, PluginError> {
+        let ledger = self.book.read()?;
+        let installed = self.installed(&ledger, plugin)?;
+        let stored = self.cache.verify(plugin, &installed.digest, Depth::Stamps);
+        let broken = stored.as_ref().err().map(ToString::to_string);
+        Ok(Inspection::of(
+            self,
+            &ledger,
+            plugin,
+            installed,
+            broken.as_deref(),
+        ))
+    }
+
+    /// Reads every byte of a stored copy again, whatever its stamps say.
+    ///
+    /// # Errors
+    /// [`PluginError::NotFound`]; a fault.
+    pub fn reread(&self, plugin: &str) -> Result<bool, PluginError> {
+        let ledger = self.book.read()?;
+        let installed = self.installed(&ledger, plugin)?;
+        Ok(self.cache.verify(plugin, &installed.digest, Depth::Bytes).is_ok())
+    }
+
+    /// What changed in the package since the decision about `id`, file by file; `None` without a decision, or when what was decided about is not known
+    /// any more.
+    ///
+    /// # Errors
+    /// [`PluginError::NotFound`]; a fault.
+    pub fn changes_since_decision(&self, id: &StableId) -> Result<Option<Vec<FileChange>>, PluginError> {
+        let ledger = self.book.read()?;
+        let installed = self.installed(&ledger, &id.plugin)?;
+        let Some(decision) = ledger.trust(id).decision else {
+            return Ok(None);
+        };
+        let indexes = self
+            .cache
+            .index(&id.plugin, &decision.package)
+            .zip(self.cache.index(&id.plugin, &installed.digest));
+        Ok(indexes.map(|(old, new)| compare(&old, &new)))
+    }
+
+    /// Approves, rejects, enables or disables what `target` names: all of it or, when one part is refused, none.
+    ///
+    /// `hash`: refuse unless this is the definition hash now.
+    ///
+    /// # Errors
+    /// [`PluginError::NotFound`], [`PluginError::HashMismatch`], [`PluginError::NotAllowed`]; a fault.
+    pub fn decide(&self, target: &Target, act: Act, hash: Option<&str>) -> Result<(), PluginError> {
+        let now = self.clock.now();
+        self.book.change(|ledger| {
+            let installed = self.installed(ledger, target.plugin())?.clone();
+            let meant: Vec<&Capability> = installed
+                .capabilities
+                .iter()
+                .filter(|one| match target {
+                    Target::Plugin(_) => true,
+                    Target::One(id) => one.id == *id,
+                })
+                .collect();
+            if let (true, Target::One(id)) = (meant.is_empty(), target) {
+                return Err(PluginError::NotFound(id.to_string()));
+            }
+            match (hash, meant.as_slice()) {
+                (None, _) => {}
+                (Some(hash), [one]) if one.hash == hash => {}
+                (Some(_), [one]) => {
+                    return Err(PluginError::HashMismatch {
+                        now: one.hash.clone(),
+                    });
+                }
+                (Some(_), _) => return Err(PluginError::HashOfMany),
+            }
+            let stored = self
+                .cache
+                .verify(target.plugin(), &installed.digest, Depth::Stamps)
+                .is_ok();
+            for one in meant {
+                let trust = ledger.trust(&one.id);
+                let facts = facts(&installed, one, stored, &trust);
+                let new = after(&facts, act, now).map_err(|why| PluginError::NotAllowed {
+                    what: one.id.to_string(),
+                    why,
+                    status: status(&facts),
+                })?;
+                let changed_tools = ledger
+                    .pins
+                    .get(&one.id)
+                    .is_some_and(|pins| !pins.changed.is_empty());
+                if act == Act::Approve && (new != trust || changed_tools) {
+                    // The tools are pinned anew at the first start after an approval.
+                    ledger.pins.remove(&one.id);
+                }
+                ledger.trust.insert(one.id.clone(), new);
+            }
+            Ok(())
+        })
+    }
+
+    /// What the sessions of now may be given. Copies are not verified here; [`Host::ready`] does that.
+    ///
+    /// # Errors
+    /// A fault.
+    pub fn approved(&self) -> Result<Approved, PluginError> {
+        let ledger = self.book.read()?;
+        let all = trusted(&ledger);
+        let mut approved = Approved::default();
+        for key in &all {
+            match all
+                .iter()
+                .find(|other| *other != key && other.entry() == key.entry())
+            {
+                None => approved.servers.push(key.clone()),
+                Some(other) => approved.withheld.push((
+                    key.clone(),
+                    PluginError::NameCollision {
+                        what: key.to_string(),
+                        other: other.to_string(),
+                    }
+                    .to_string(),
+                )),
+            }
+        }
+        Ok(approved)
+    }
+
+    /// Verifies a server's copy and answers with all that a start needs.
+    ///
+    /// # Errors
+    /// [`PluginError::NotFound`], [`PluginError::NotRunnable`], [`PluginError::NameCollision`]; a fault.
+    pub fn ready(&self, key: &ServerKey) -> Result<Ready, PluginError> {
+        // An update between the look and the lock takes the copy away; the second look sees the new one.
+        match self.look(key) {
+            Err(PluginError::NotRunnable {
+                status: Status::Blocked,
+                ..
+            }) => self.look(key),
+            other => other,
+        }
+    }
+
+    fn look(&self, key: &ServerKey) -> Result<Ready, PluginError> {
+        let ledger = self.book.read()?;
+        let id = key.stable_id();
+        let missing = || PluginError::NotFound(key.to_string());
+        let installed = ledger.packages.get(&key.plugin).ok_or_else(missing)?;
+        let one = installed
+            .capabilities
+            .iter()
+            .find(|one| one.id == id)
+            .ok_or_else(missing)?;
+        let in_use = self.cache.hold(&key.plugin, &installed.digest)?;
+        let trust = ledger.trust(&id);
+        let root = self.cache.root(&key.plugin, &installed.digest);
+        let stored = self
+            .cache
+            .verify(&key.plugin, &installed.digest, Depth::Stamps)
+            .is_ok();
+        let refused = |status: Status| PluginError::NotRunnable {
+            what: key.to_string(),
+            status,
+            advice: crate::inspect::advice(status, &key.plugin),
+        };
+        match status(&facts(installed, one, stored, &trust)) {
+            Status::TrustedEnabled => {}
+            other => return Err(refused(other)),
+        }
+        // What is started is read from the verified copy, not from what the ledger says of it.
+        let package = manifest::validate(&root)
+            .package
+            .filter(|package| package.id == key.plugin)
+            .ok_or_else(|| refused(Status::Blocked))?;
+        let hash = package
+            .reviewed(&installed.digest)
+            .into_iter()
+            .find_map(|(found, hash)| (found == id).then_some(hash));
+        let server = package.server(&key.server);
+        let (Some(server), true) = (server, hash.as_ref() == Some(&one.hash)) else {
+            return Err(refused(Status::Blocked));
+        };
+        let others: Vec<ServerKey> = trusted(&ledger)
+            .into_iter()
+            .filter(|other| other != key)
+            .collect();
+        if let Some(other) = others.iter().find(|other| other.entry() == key.entry()) {
+            return Err(PluginError::NameCollision {
+                what: key.to_string(),
+                other: other.to_string(),
+            });
+        }
+        let taken = others.iter().flat_map(|other| names(&ledger, other)).collect();
+        Ok(Ready {
+            key: key.clone(),
+            root,
+            data_dir: self.data_dir(&key.plugin),
+            launch: server.launch.clone(),
+            definition: one.hash.clone(),
+            family: package.family,
+            taken,
+            host: self.clone(),
+            _in_use: in_use,
+        })
+    }
+
+    fn installed<'a>(&self, ledger: &'a Ledger, plugin: &str) -> Result<&'a Installed, PluginError> {
+        ledger
+            .packages
+            .get(plugin)
+            .ok_or_else(|| PluginError::NotFound(format!("package {}", crate::diagnostic::shown(plugin))))
+    }
+
+    fn sweep(&self, ledger: &Ledger) {
+        let keep = ledger
+            .packages
+            .iter()
+            .map(|(id, installed)| (id.clone(), installed.digest.clone()))
+            .collect();
+        let listings = ledger
+            .trust
+            .iter()
+            .filter_map(|(id, trust)| Some((id.plugin.clone(), trust.decision.as_ref()?.package.clone())))
+            .collect();
+        self.cache.sweep(&keep, &listings);
+    }
+}
+
+fn capability(package: &Package, id: StableId, hash: String) -> Capability {
+    let mut one = Capability {
+        id,
+        hash,
+        transport: None,
+        command: None,
+        url: None,
+    };
+    match one.id.kind {
+        Kind::McpServer => {
+            if let Some(server) = package.server(&one.id.id) {
+                one.transport = Some(server.transport().to_owned());
+                match &server.launch {
+                    Launch::Stdio { argv, .. } => one.command = Some(argv.clone()),
+                    Launch::Http { url, .. } => one.url = Some(url.clone()),
+                }
+            }
+        }
+        Kind::Hook => {
+            let hook = package.hooks.iter().find(|hook| hook.id == one.id.id);
+            one.command = hook.map(|hook| hook.argv.clone());
+        }
+    }
+    one
+}
+
+pub(crate) fn facts<'a>(
+    installed: &'a Installed,
+    one: &'a Capability,
+    stored: bool,
+    trust: &'a crate::trust::Trust,
+) -> Facts<'a> {
+    Facts {
+        stored,
+        valid: !installed.problems.iter().any(Diagnostic::is_error),
+        hash: &one.hash,
+        package: &installed.digest,
+        trust,
+    }
+}
+
+/// Every server that is approved and on, whatever its copy looks like.
+fn trusted(ledger: &Ledger) -> Vec<ServerKey> {
+    ledger
+        .packages
+        .values()
+        .flat_map(|installed| installed.capabilities.iter().map(move |one| (installed, one)))
+        .filter(|(installed, one)| {
+            let trust = ledger.trust(&one.id);
+            one.id.kind == Kind::McpServer
+                && status(&facts(installed, one, true, &trust)) == Status::TrustedEnabled
+        })
+        .map(|(_, one)| ServerKey::new(&one.id.plugin, &one.id.id))
+        .collect()
+}
+
+/// The registered names of a server's pinned tools.
+pub(crate) fn names(ledger: &Ledger, key: &ServerKey) -> Vec<String> {
+    ledger
+        .pins
+        .get(&key.stable_id())
+        .map(|pins| pins.tools.keys().map(|tool| key.tool(tool)).collect())
+        .unwrap_or_default()
+}

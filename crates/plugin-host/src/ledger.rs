@@ -1,0 +1,284 @@
+//! The one file that says what is installed and what was decided: `<data dir>/plugins/ledger.json`. Never half written, never written by two at
+//! once, and never taken for empty when it cannot be read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use muster_core::{Fault, FaultKind, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::diagnostic::Diagnostic;
+use crate::names::StableId;
+use crate::tree;
+use crate::trust::Trust;
+
+const VERSION: u32 = 1;
+
+/// An installed package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Installed {
+    /// What people call it.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The folder it was taken from, and is taken from again by an update.
+    pub source: PathBuf,
+    /// What the stored copy hashes to.
+    pub digest: String,
+    /// When this copy was taken.
+    pub at: Time,
+    /// What the last update found wrong; while there is an error in it nothing of the package starts.
+    #[serde(default)]
+    pub problems: Vec<Diagnostic>,
+    /// What there is to review in it.
+    pub capabilities: Vec<Capability>,
+}
+
+/// One server or hook of an installed package, as the manifest had it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capability {
+    /// Its id.
+    pub id: StableId,
+    /// The hash of its definition, the package's digest included.
+    pub hash: String,
+    /// `stdio` or `http`; none for a hook.
+    pub transport: Option<String>,
+    /// What is run.
+    pub command: Option<Vec<String>>,
+    /// What is asked.
+    pub url: Option<String>,
+}
+
+/// What a server's tools were when they were first listed after the approval.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pins {
+    /// The approved definition.
+    pub definition: String,
+    /// Each tool by its own name.
+    pub tools: BTreeMap<String, Pin>,
+    /// Tools that were listed differently since, or are new.
+    #[serde(default)]
+    pub changed: BTreeSet<String>,
+}
+
+/// One tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// SHA-256 of its name, title, description, schemas and annotations.
+    pub hash: String,
+    /// Whether it says that it only reads.
+    pub read_only: bool,
+}
+
+/// How the last start of a server went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastStart {
+    /// When.
+    pub at: Time,
+    /// Whether it answered.
+    pub ok: bool,
+    /// Why not.
+    pub error: Option<String>,
+}
+
+/// The whole file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    version: u32,
+    /// Packages by id.
+    pub packages: BTreeMap<String, Installed>,
+    /// Reviews.
+    #[serde(default)]
+    pub trust: BTreeMap<StableId, Trust>,
+    /// Pinned tools.
+    #[serde(default)]
+    pub pins: BTreeMap<StableId, Pins>,
+    /// Last starts.
+    #[serde(default)]
+    pub starts: BTreeMap<StableId, LastStart>,
+}
+
+impl Ledger {
+    /// What is remembered of the reviews of `id`.
+    #[must_use]
+    pub fn trust(&self, id: &StableId) -> Trust {
+        self.trust.get(id).cloned().unwrap_or_default()
+    }
+
+    /// Forgets everything about a package.
+    pub(crate) fn forget(&mut self, plugin: &str) {
+        self.packages.remove(plugin);
+        self.trust.retain(|id, _| id.plugin != plugin);
+        self.pins.retain(|id, _| id.plugin != plugin);
+        self.starts.retain(|id, _| id.plugin != plugin);
+    }
+}
+
+/// Where the ledger lies.
+#[derive(Debug, Clone)]
+pub(crate) struct Book {
+    path: PathBuf,
+    lock: PathBuf,
+}
+
+impl Book {
+    /// The ledger in `folder`, which is made when there is something to write.
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self {
+            path: folder.join("ledger.json"),
+            lock: folder.join("ledger.lock"),
+        }
+    }
+
+    /// Reads it; an absent file is an empty ledger.
+    pub(crate) fn read(&self) -> Result<Ledger, Fault> {
+        let text = match tree::read_plain(&self.path, 256 * 1024 * 1024) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ledger::default()),
+            Err(error) => return Err(failed("read", &self.path, error)),
+        };
+        let ledger: Ledger = serde_json::from_slice(&text).map_err(|error| {
+            Fault::other(format!(
+                "{} is damaged, so nothing of any package starts; restore it from a backup, or remove it and review every package again",
+                self.path.display()
+            ))
+            .because(error)
+        })?;
+        if ledger.version > VERSION {
+            return Err(Fault::other(format!(
+                "{} was written by a newer muster; use that one",
+                self.path.display()
+            )));
+        }
+        Ok(ledger)
+    }
+
+    /// Changes it under its lock. An error of `change` leaves it as it was, and so does one without a change.
+    pub(crate) fn change<T, E: From<Fault>>(
+        &self,
+        change: impl FnOnce(&mut Ledger) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.rewrite(true, change)
+    }
+
+    /// As [`Book::change`], for facts whose loss in a power cut costs nothing.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Ledger)) -> Result<(), Fault> {
+        self.rewrite(false, |ledger| {
+            change(ledger);
+            Ok(())
+        })
+    }
+
+    fn rewrite<T, E: From<Fault>>(
+        &self,
+        durable: bool,
+        change: impl FnOnce(&mut Ledger) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _lock = self.lock()?;
+        let before = self.read()?;
+        let mut after = before.clone();
+        let value = change(&mut after)?;
+        if after != before {
+            after.version = VERSION;
+            let mut text = serde_json::to_vec_pretty(&after).map_err(|error| {
+                Fault::other("the ledger of packages could not be written").because(error)
+            })?;
+            text.push(b'\n');
+            tree::replace(&self.path, &text, durable).map_err(|error| failed("write", &self.path, error))?;
+        }
+        Ok(value)
+    }
+
+    /// Waits for the lock. It goes when the file is closed, also by a death.
+    fn lock(&self) -> Result<File, Fault> {
+        if let Some(folder) = self.lock.parent() {
+            make_folder(folder)?;
+        }
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&self.lock)
+            .map_err(|error| failed("open", &self.lock, error))?;
+        file.lock().map_err(|error| failed("lock", &self.lock, error))?;
+        Ok(file)
+    }
+}
+
+/// Makes a folder for its owner alone, and those above it.
+pub(crate) fn make_folder(path: &Path) -> Result<(), Fault> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| failed("make", path, error))
+}
+
+/// A failed act on a file as a fault with its kind.
+pub(crate) fn failed(act: &str, path: &Path, error: io::Error) -> Fault {
+    let kind = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FaultKind::StorageFull,
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => FaultKind::ReadOnly,
+        _ => FaultKind::Other,
+    };
+    Fault::new(
+        kind,
+        format!("muster could not {act} {}: {error}", path.display()),
+    )
+    .because(error)
+}
+
+/// Whether nothing lies at `path`.
+pub(crate) fn is_absent(path: &Path) -> bool {
+    matches!(fs::symlink_metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_ledger_is_an_error_and_stays_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let book = Book::new(dir.path());
+        fs::write(dir.path().join("ledger.json"), "{\"version\":1,\"packages\":").unwrap();
+        assert!(book.read().is_err());
+        assert!(book.note(|ledger| ledger.forget("a")).is_err());
+        assert_eq!(
+            fs::read_to_string(dir.path().join("ledger.json")).unwrap(),
+            "{\"version\":1,\"packages\":"
+        );
+        fs::write(dir.path().join("ledger.json"), "{\"version\":9,\"packages\":{}}").unwrap();
+        assert!(book.read().unwrap_err().to_string().contains("newer"));
+    }
+
+    #[test]
+    fn changes_of_many_at_once_are_all_kept_and_the_file_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let book = Book::new(&dir.path().join("plugins"));
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let book = &book;
+                scope.spawn(move || {
+                    for round in 0..10 {
+                        let id = crate::ServerKey::new(format!("p{number}"), format!("s{round}")).stable_id();
+                        book.note(|ledger| drop(ledger.trust.insert(id, Trust::default())))
+                            .unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(book.read().unwrap().trust.len(), 80);
+        let found = fs::metadata(dir.path().join("plugins/ledger.json")).unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, 0o600);
+        let names: Vec<_> = fs::read_dir(dir.path().join("plugins")).unwrap().collect();
+        assert_eq!(names.len(), 2, "nothing is left beside the ledger and its lock");
+    }
+}

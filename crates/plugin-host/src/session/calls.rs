@@ -1,0 +1,366 @@
+//! Lists and calls of tools. Never sends a call before it is decided and the decision is written down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::state::{Kind, Pending};
+use super::tools::{self, Tool, Tools};
+use super::{Ask, Inner, Refused, Verdict};
+use crate::events::Happening;
+use crate::jsonrpc::{self, Fields, answer, code, failure, quoted};
+use crate::settings::{Ruling, Why};
+
+/// Most pages and most bytes of a list of tools.
+const MOST_PAGES: usize = 200;
+const MOST_BYTES: usize = 32 * 1024 * 1024;
+
+/// The result of a call that was refused or failed: an error with a word for programs and a sentence for the model.
+pub(super) fn refusal(code: &str, sentence: &str) -> String {
+    format!(
+        "{{\"content\":[{{\"type\":\"text\",\"text\":{}}}],\"structuredContent\":{{\"error\":{{\"code\":{},\"message\":{}}}}},\"isError\":true}}",
+        quoted(sentence),
+        quoted(code),
+        quoted(sentence)
+    )
+}
+
+impl Inner {
+    /// Answers the agent's `tools/list`.
+    pub(super) fn list(self: &Arc<Self>, id: &str, fields: &Fields<'_>) {
+        let meta = fields.get("_meta").map(|meta| meta.get().to_owned());
+        let (inner, agent) = (self.clone(), id.to_owned());
+        self.apart(id, async move {
+            let text = match inner.tools(meta, true).await {
+                Ok(tools) => answer(&agent, "result", &tools.answer),
+                Err(Refused::Error(error)) => answer(&agent, "error", &error),
+                Err(Refused::Sentence(_)) if inner.is_down() => answer(&agent, "result", "{\"tools\":[]}"),
+                Err(Refused::Sentence(why)) => failure(&agent, code::INTERNAL, &why),
+            };
+            inner.tell(&text).await;
+        });
+    }
+
+    fn is_down(&self) -> bool {
+        self.down_because().is_some()
+    }
+
+    /// Does something for the agent's request `id` beside the stream, so that a cancellation finds it.
+    fn apart(self: &Arc<Self>, id: &str, work: impl Future<Output = ()> + Send + 'static) {
+        let (inner, key) = (self.clone(), id.to_owned());
+        // Begun only when it can be found.
+        let (begin, begun) = oneshot::channel::<()>();
+        let task = self.spawn(async move {
+            if begun.await.is_ok() {
+                work.await;
+                inner.state().asking.remove(&key);
+                inner.settled.notify_waiters();
+            }
+        });
+        self.state().asking.insert(id.to_owned(), task);
+        let _ = begin.send(());
+    }
+
+    /// The server's tools. `for_agent`: the agent asked for the list, so it is looked at anew unless that was just done.
+    pub(super) async fn tools(&self, meta: Option<String>, for_agent: bool) -> Result<Arc<Tools>, Refused> {
+        let _one = self.loading.lock().await;
+        {
+            let mut state = self.state();
+            if let Some(tools) = state.tools.clone()
+                && (!for_agent || state.fresh)
+            {
+                state.fresh = !for_agent && state.fresh;
+                return Ok(tools);
+            }
+        }
+        let pages = self.pages(meta.as_deref()).await?;
+        let tools = tools::read(&self.ready.key, &pages, &self.ready.taken, |now| self.pinned(now))
+            .map_err(Refused::Sentence)?;
+        let tools = Arc::new(tools);
+        let new: Vec<(String, String)> = {
+            let mut state = self.state();
+            state.tools = Some(tools.clone());
+            state.fresh = !for_agent;
+            let new = tools
+                .withheld
+                .iter()
+                .filter(|(name, _)| state.dropped.insert((*name).clone()));
+            new.map(|(name, why)| (name.clone(), why.clone())).collect()
+        };
+        for (name, why) in new {
+            if let Err(fault) = self.events.tool(Happening::ToolDropped, &name, None, Some(why)) {
+                tracing::warn!(
+                    fault = fault.chain(),
+                    "an event of a package's server was not written"
+                );
+            }
+        }
+        self.is_ready(None);
+        Ok(tools)
+    }
+
+    async fn pages(&self, meta: Option<&str>) -> Result<Vec<String>, Refused> {
+        let mut pages = Vec::new();
+        let mut cursor: Option<String> = None;
+        let mut bytes = 0;
+        loop {
+            let mut parts = Vec::new();
+            if let Some(cursor) = &cursor {
+                parts.push(format!("\"cursor\":{cursor}"));
+            }
+            if let Some(meta) = meta {
+                parts.push(format!("\"_meta\":{meta}"));
+            }
+            let page = self
+                .inside("tools/list", &format!("{{{}}}", parts.join(",")))
+                .await?;
+            bytes += page.len();
+            let next = Fields::parse(&page)
+                .ok()
+                .and_then(|fields| fields.text("nextCursor"))
+                .filter(|cursor| !cursor.is_empty())
+                .map(|cursor| quoted(&cursor));
+            pages.push(page);
+            match next {
+                None => return Ok(pages),
+                Some(_) if pages.len() >= MOST_PAGES || bytes > MOST_BYTES => {
+                    return Err(Refused::Sentence(
+                        "the server's list of tools does not end".to_owned(),
+                    ));
+                }
+                Some(next) => cursor = Some(next),
+            }
+        }
+    }
+
+    /// Asks the server something for muster itself.
+    async fn inside(&self, method: &str, params: &str) -> Result<String, Refused> {
+        let (sender, answer) = oneshot::channel();
+        let number = self.begin(Pending {
+            agent: None,
+            method: method.to_owned(),
+            kind: Kind::Inside(sender),
+            deadline: Some(Instant::now() + self.options.budgets.call),
+            token: None,
+        });
+        let body = jsonrpc::call(Some(&number.to_string()), method, Some(params));
+        self.pass(Some(number), body).await;
+        answer
+            .await
+            .unwrap_or_else(|_| Err(Refused::Sentence(format!("the server did not answer {method}"))))
+    }
+
+    /// What was approved, noting what there is now.
+    fn pinned(
+        &self,
+        now: &std::collections::BTreeMap<String, crate::ledger::Pin>,
+    ) -> Option<crate::ledger::Pins> {
+        let id = self.ready.key.stable_id();
+        let definition = &self.ready.definition;
+        let book = &self.ready.host.book;
+        let known = book.read().ok()?.pins.get(&id).cloned();
+        let pins = tools::pin(known.as_ref(), definition, now);
+        if known.as_ref() == Some(&pins) {
+            return Some(pins);
+        }
+        let mut kept = None;
+        let noted = book.note(|ledger| {
+            // Pinned by another session meanwhile, or approved anew: what the ledger says now counts.
+            let pins = tools::pin(ledger.pins.get(&id), definition, now);
+            let current = ledger.trust(&id).decision;
+            if current.is_some_and(|decision| decision.hash == *definition) {
+                ledger.pins.insert(id.clone(), pins.clone());
+            }
+            kept = Some(pins);
+        });
+        // Without a pin that is kept no tool is what was approved, so each asks.
+        noted.ok().and(kept)
+    }
+
+    /// Decides about the agent's `tools/call`.
+    pub(super) async fn call(self: &Arc<Self>, id: &str, fields: &Fields<'_>) {
+        let Some(name) = fields.text("name").map(std::borrow::Cow::into_owned) else {
+            let sentence = "\"name\" must be the name of a tool";
+            self.tell(&failure(id, code::INVALID_PARAMS, sentence)).await;
+            return;
+        };
+        let tools = self.state().tools.clone();
+        if let Some(tools) = tools {
+            self.decide(id, fields, &name, &tools).await;
+            return;
+        }
+        // An agent that knows the tools from elsewhere calls without a list.
+        let meta = fields.get("_meta").map(|meta| meta.get().to_owned());
+        let (inner, agent, params) = (self.clone(), id.to_owned(), fields.with(&[]));
+        self.apart(id, async move {
+            match (inner.tools(meta, false).await, Fields::parse(&params)) {
+                (Ok(tools), Ok(fields)) => inner.decide_here(&agent, &fields, &name, &tools).await,
+                (Err(refused), _) => {
+                    let sentence = format!("The tool could not be called: {}.", refused.sentence());
+                    inner
+                        .tell(&answer(&agent, "result", &refusal("server_failed", &sentence)))
+                        .await;
+                }
+                (_, Err(_)) => {}
+            }
+        });
+    }
+
+    /// Decides; a call that asks goes on beside the stream.
+    async fn decide(self: &Arc<Self>, id: &str, fields: &Fields<'_>, name: &str, tools: &Tools) {
+        let Some(tool) = self.find(id, name, tools).await else {
+            return;
+        };
+        match self.rule(id, &tool).await {
+            None => {}
+            Some(None) => self.run(id, fields, &tool).await,
+            Some(Some(reason)) => {
+                let (inner, agent, params) = (self.clone(), id.to_owned(), fields.with(&[]));
+                self.apart(id, async move {
+                    if let Ok(fields) = Fields::parse(&params) {
+                        inner.ask_person(&agent, &fields, &tool, reason).await;
+                    }
+                });
+            }
+        }
+    }
+
+    /// Decides where nothing waits for it.
+    async fn decide_here(&self, id: &str, fields: &Fields<'_>, name: &str, tools: &Tools) {
+        let Some(tool) = self.find(id, name, tools).await else {
+            return;
+        };
+        match self.rule(id, &tool).await {
+            None => {}
+            Some(None) => self.run(id, fields, &tool).await,
+            Some(Some(reason)) => self.ask_person(id, fields, &tool, reason).await,
+        }
+    }
+
+    async fn find(&self, id: &str, name: &str, tools: &Tools) -> Option<Tool> {
+        let tool = tools.offered.get(name).cloned();
+        if tool.is_none() {
+            let sentence = format!(
+                "{} has no tool {}",
+                self.ready.key.entry(),
+                crate::diagnostic::shown(name)
+            );
+            self.tell(&failure(id, code::INVALID_PARAMS, &sentence)).await;
+        }
+        tool
+    }
+
+    /// What the rules say: `None` when the call was refused and answered, else the reason to ask a person, if there is one.
+    async fn rule(&self, id: &str, tool: &Tool) -> Option<Option<&'static str>> {
+        let settings = match self.settings.read(&self.settings_path) {
+            Ok(settings) => settings,
+            Err(why) => {
+                self.refuse(id, tool, "deny:rule", "refused_error", &why, Some(why.clone()))
+                    .await;
+                return None;
+            }
+        };
+        let decision = match settings.ruling(&tool.registered, tool.hinted, tool.changed) {
+            Ruling::Deny => {
+                let sentence = "A rule in settings.json refuses this tool. Nothing was sent to it.";
+                self.refuse(id, tool, "deny:rule", "refused_denied", sentence, None)
+                    .await;
+                return None;
+            }
+            Ruling::Prompt(reason) => return Some(Some(reason)),
+            Ruling::Allow(Why::Rule) => "allow:rule",
+            Ruling::Allow(Why::Hint) => "allow:mcp_read_only_hint",
+            Ruling::Allow(Why::Mode) => "allow:mode",
+        };
+        self.record(id, tool, decision, None).await.then_some(None)
+    }
+
+    /// Writes a decision down; a call that cannot be recorded does not run.
+    async fn record(&self, id: &str, tool: &Tool, decision: &str, detail: Option<String>) -> bool {
+        let written = self
+            .events
+            .tool(Happening::Call, &tool.registered, Some(decision), detail);
+        let Err(fault) = written else {
+            return true;
+        };
+        tracing::warn!(
+            fault = fault.chain(),
+            "a call was refused that could not be recorded"
+        );
+        let sentence = "The call could not be written into the event log, so it was not made.";
+        self.tell(&answer(id, "result", &refusal("refused_error", sentence)))
+            .await;
+        false
+    }
+
+    async fn refuse(
+        &self,
+        id: &str,
+        tool: &Tool,
+        decision: &str,
+        word: &str,
+        sentence: &str,
+        detail: Option<String>,
+    ) {
+        if self.record(id, tool, decision, detail).await {
+            self.tell(&answer(id, "result", &refusal(word, sentence))).await;
+        }
+    }
+
+    async fn ask_person(&self, id: &str, fields: &Fields<'_>, tool: &Tool, reason: &'static str) {
+        let verdict = self
+            .options
+            .approver
+            .ask(Ask {
+                session: self.options.session.clone(),
+                key: self.ready.key.clone(),
+                tool: tool.registered.clone(),
+                arguments: fields
+                    .get("arguments")
+                    .map_or_else(|| "{}".to_owned(), |arguments| arguments.get().to_owned()),
+                description: tool.description.clone(),
+                reason,
+            })
+            .await;
+        if verdict == Verdict::Allowed {
+            if self.record(id, tool, verdict.decision(), None).await {
+                self.run(id, fields, tool).await;
+            }
+            return;
+        }
+        let (word, sentence) = verdict.refusal();
+        self.refuse(id, tool, verdict.decision(), word, sentence, None)
+            .await;
+    }
+
+    /// Sends a call that was decided. Its time counts from here, not from the asking.
+    async fn run(&self, id: &str, fields: &Fields<'_>, tool: &Tool) {
+        let budget: Duration = self.options.budgets.call;
+        self.forward(
+            id,
+            "tools/call",
+            Some(fields),
+            Kind::Call,
+            Some(budget),
+            &[("name", &tool.raw)],
+        )
+        .await;
+    }
+
+    /// Answers a request of which nothing more is to come.
+    pub(super) async fn fail(&self, number: u64, word: &str, sentence: &str) {
+        let pending = self.state().pending.remove(&number);
+        let Some(pending) = pending else { return };
+        match (pending.kind, pending.agent) {
+            (Kind::Inside(waiting), _) => drop(waiting.send(Err(Refused::Sentence(sentence.to_owned())))),
+            (Kind::Call, Some(agent)) => {
+                self.tell(&answer(&agent, "result", &refusal(word, sentence)))
+                    .await;
+            }
+            (_, Some(agent)) => self.tell(&failure(&agent, code::INTERNAL, sentence)).await,
+            (_, None) => {}
+        }
+    }
+}

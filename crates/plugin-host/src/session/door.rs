@@ -1,0 +1,296 @@
+//! A session behind a door that takes one message at a time, as a stateless HTTP route does: requests of several callers go to one server and each gets its own
+//! answer. Never passes a server's own question on, because such a caller could not answer it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt as _, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio::task::JoinHandle;
+
+use super::{Options, lock, outcome, serve_until};
+use crate::frame::{Decoder, Frame, Framing};
+use crate::host::Ready;
+use crate::jsonrpc::{self, Fields, Message, Shape, answer, code, failure};
+use crate::link::outbox::Outbox;
+
+/// What a caller gets for a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Posted {
+    /// It wants no answer.
+    Accepted,
+    /// The answer, as one JSON-RPC message.
+    Answer(String),
+    /// The message was none; an error of the protocol to send with a status that says so.
+    Refused(String),
+}
+
+/// One server for many callers. It is ended by [`Door::close`], or a moment after it is dropped.
+#[derive(Debug)]
+pub struct Door {
+    shared: Arc<Shared>,
+    hello: OnceCell<Outcome>,
+    stop: Arc<Notify>,
+    session: Option<JoinHandle<()>>,
+    reader: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    input: Outbox,
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, Waiting>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// The caller's own id, as JSON.
+    caller: String,
+    answer: oneshot::Sender<Outcome>,
+}
+
+/// `result` or `error`, and its value.
+type Outcome = (&'static str, String);
+
+/// A request that is waited for; dropping it tells the server that nobody waits any more.
+struct Call {
+    shared: Arc<Shared>,
+    number: u64,
+    answer: oneshot::Receiver<Outcome>,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if lock(&self.shared.waiting).remove(&self.number).is_some() {
+            let shared = self.shared.clone();
+            let number = self.number;
+            tokio::spawn(async move { shared.cancel(number).await });
+        }
+    }
+}
+
+impl Door {
+    /// Opens a session. Call it inside the runtime.
+    #[must_use]
+    pub fn open(ready: Ready, options: Options) -> Self {
+        let (ours, theirs) = tokio::io::duplex(256 * 1024);
+        let (input, output) = tokio::io::split(theirs);
+        let stop = Arc::new(Notify::new());
+        let stopped = stop.clone();
+        let session = tokio::spawn(async move {
+            serve_until(ready, options, input, output, stopped.notified()).await;
+        });
+        let (output, input): (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>) = tokio::io::split(ours);
+        let shared = Arc::new(Shared {
+            input: Outbox::new(input),
+            next: AtomicU64::new(1),
+            waiting: Mutex::new(HashMap::new()),
+        });
+        let reader = tokio::spawn(shared.clone().read(output));
+        Self {
+            shared,
+            hello: OnceCell::new(),
+            stop,
+            session: Some(session),
+            reader,
+        }
+    }
+
+    /// Ends the server and waits for its end.
+    pub async fn close(mut self) {
+        self.stop.notify_one();
+        if let Some(session) = self.session.take() {
+            let _ = session.await;
+        }
+    }
+
+    /// Whether the session is over by itself.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.session.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Takes a message. Dropping the future cancels the call.
+    pub async fn post(&self, body: &[u8]) -> Posted {
+        let Some(message) = Message::parse(body) else {
+            let sentence = "the message is no JSON-RPC, or names a field twice";
+            return Posted::Refused(failure("null", code::PARSE, sentence));
+        };
+        match message.shape() {
+            Shape::Request => self.request(&message).await,
+            Shape::Notification => {
+                self.notification(&message).await;
+                Posted::Accepted
+            }
+            // Nothing of the server's is passed on, so nothing is answered.
+            Shape::Answer => Posted::Accepted,
+            Shape::Nonsense => {
+                let sentence = "the message is neither a request, a notification nor an answer";
+                Posted::Refused(failure("null", code::INVALID_REQUEST, sentence))
+            }
+        }
+    }
+
+    async fn request(&self, message: &Message<'_>) -> Posted {
+        const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+        let id = message.id.map_or("null", serde_json::value::RawValue::get);
+        let method = message.method.as_deref().unwrap_or_default();
+        let params = message.params.map(serde_json::value::RawValue::get);
+        let fields = params.and_then(|params| Fields::parse(params).ok());
+        let (word, value) = if method == "initialize" {
+            self.introduce(fields.as_ref()).await
+        } else {
+            // A caller of the newer era says who it is in each message; for one that does not, the older one's greeting is done once.
+            let newer = fields
+                .as_ref()
+                .and_then(|fields| Fields::parse(fields.get("_meta")?.get()).ok())
+                .is_some_and(|meta| meta.get(VERSION).is_some());
+            if !newer && method != "server/discover" {
+                self.introduce(None).await;
+            }
+            self.shared.ask(id, method, params).await
+        };
+        Posted::Answer(answer(id, word, &value))
+    }
+
+    /// The greeting of the `initialize` era, made once and answered from memory afterwards.
+    async fn introduce(&self, fields: Option<&Fields<'_>>) -> Outcome {
+        let greet = || async {
+            let version = fields
+                .and_then(|fields| fields.get("protocolVersion"))
+                .map_or("\"2025-11-25\"", |version| version.get());
+            // No capability is claimed, so a server asks nothing back.
+            let params = format!(
+                "{{\"protocolVersion\":{version},\"capabilities\":{{}},\"clientInfo\":{{\"name\":\"muster\",\"version\":\"{}\"}}}}",
+                env!("CARGO_PKG_VERSION")
+            );
+            let (word, value) = self.shared.ask("null", "initialize", Some(&params)).await;
+            if word == "error" {
+                return Err((word, value));
+            }
+            self.shared
+                .send(&jsonrpc::call(None, "notifications/initialized", None))
+                .await;
+            Ok((word, value))
+        };
+        match self.hello.get_or_try_init(greet).await {
+            Ok(hello) => hello.clone(),
+            Err(refused) => refused,
+        }
+    }
+
+    async fn notification(&self, message: &Message<'_>) {
+        let method = message.method.as_deref().unwrap_or_default();
+        let params = message.params.map(serde_json::value::RawValue::get);
+        match method {
+            // Said by muster itself after its own greeting.
+            "notifications/initialized" => {}
+            "notifications/cancelled" => {
+                let request = params
+                    .and_then(|params| Fields::parse(params).ok())
+                    .and_then(|fields| Some(fields.get("requestId")?.get().to_owned()));
+                let number = request.and_then(|request| self.shared.newest(&request));
+                if let Some(number) = number {
+                    lock(&self.shared.waiting).remove(&number);
+                    self.shared.cancel(number).await;
+                }
+            }
+            _ => self.shared.send(&jsonrpc::call(None, method, params)).await,
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+        self.reader.abort();
+    }
+}
+
+impl Shared {
+    async fn send(&self, message: &str) {
+        let _ = self.input.send(Framing::Lines.encode(message.as_bytes())).await;
+    }
+
+    async fn ask(self: &Arc<Self>, caller: &str, method: &str, params: Option<&str>) -> Outcome {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        let waiting = Waiting {
+            caller: caller.to_owned(),
+            answer: sender,
+        };
+        lock(&self.waiting).insert(number, waiting);
+        let mut call = Call {
+            shared: self.clone(),
+            number,
+            answer: receiver,
+        };
+        self.send(&jsonrpc::call(Some(&number.to_string()), method, params))
+            .await;
+        (&mut call.answer).await.unwrap_or_else(|_| {
+            let error = format!(
+                "{{\"code\":{},\"message\":\"the call was cancelled, or its session ended\"}}",
+                code::INTERNAL
+            );
+            ("error", error)
+        })
+    }
+
+    /// The newest request that its caller gave this id.
+    fn newest(&self, caller: &str) -> Option<u64> {
+        let waiting = lock(&self.waiting);
+        let numbers = waiting.iter().filter(|(_, one)| one.caller == caller);
+        numbers.map(|(number, _)| *number).max()
+    }
+
+    async fn cancel(&self, number: u64) {
+        let params = format!("{{\"requestId\":{number}}}");
+        self.send(&jsonrpc::call(None, "notifications/cancelled", Some(&params)))
+            .await;
+    }
+
+    async fn read(self: Arc<Self>, mut output: ReadHalf<DuplexStream>) {
+        let mut decoder = Decoder::default();
+        loop {
+            while let Some(frame) = decoder.next_frame() {
+                if let Frame::Message(bytes) = frame {
+                    self.came(&bytes).await;
+                }
+            }
+            let buffer = decoder.buffer();
+            buffer.reserve(64 * 1024);
+            if !output.read_buf(buffer).await.is_ok_and(|count| count > 0) {
+                break;
+            }
+        }
+        // Whoever waits still is told by the dropping of what would have answered.
+        lock(&self.waiting).clear();
+    }
+
+    async fn came(&self, bytes: &[u8]) {
+        let Some(message) = Message::parse(bytes) else {
+            return;
+        };
+        let id = message.id.map_or("null", serde_json::value::RawValue::get);
+        match message.shape() {
+            Shape::Answer => {
+                let waiting = id
+                    .parse::<u64>()
+                    .ok()
+                    .and_then(|number| lock(&self.waiting).remove(&number));
+                if let (Some(waiting), Some((word, value))) = (waiting, outcome(&message)) {
+                    let _ = waiting.answer.send((word, value.to_owned()));
+                }
+            }
+            Shape::Request if message.method.as_deref() == Some("ping") => {
+                self.send(&answer(id, "result", "{}")).await;
+            }
+            Shape::Request => {
+                let sentence = "the agent is reached by single messages and cannot be asked";
+                self.send(&failure(id, code::METHOD_NOT_FOUND, sentence)).await;
+            }
+            Shape::Notification | Shape::Nonsense => {}
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A server's list of tools: names given, colliding ones withheld, the rest passed on as it came, and what was approved compared with what is there. Never renames a tool into another one's place.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use muster_core::secret::sha256_hex;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::jsonrpc::{Fields, quoted};
+use crate::ledger::{Pin, Pins};
+use crate::names::{ServerKey, sanitise};
+use crate::package::canonical;
+
+/// Fields of a tool that a person could have gone by.
+const PINNED: [&str; 6] = [
+    "name",
+    "title",
+    "description",
+    "inputSchema",
+    "outputSchema",
+    "annotations",
+];
+
+/// One tool that is offered.
+#[derive(Debug, Clone)]
+pub(crate) struct Tool {
+    /// The server's own name, as JSON.
+    pub(crate) raw: String,
+    pub(crate) registered: String,
+    pub(crate) description: Option<String>,
+    /// It said that it only reads when it was pinned, and is what it was.
+    pub(crate) hinted: bool,
+    /// It is not what was pinned.
+    pub(crate) changed: bool,
+}
+
+/// The tools of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Tools {
+    /// By the name under which the agent calls them.
+    pub(crate) offered: HashMap<String, Tool>,
+    /// The answer to the agent's `tools/list`.
+    pub(crate) answer: String,
+    /// Registered names that are withheld, with the reason.
+    pub(crate) withheld: BTreeMap<String, String>,
+    /// What there is to pin.
+    pub(crate) pins: BTreeMap<String, Pin>,
+}
+
+/// One tool as the server sent it.
+#[derive(Debug)]
+struct Listed<'a> {
+    name: String,
+    fields: Fields<'a>,
+    pin: Pin,
+}
+
+/// Reads the pages of a list. `taken`: registered names of other servers' tools.
+///
+/// # Errors
+/// A sentence, when a page is not a list of tools.
+pub(crate) fn read(
+    key: &ServerKey,
+    pages: &[String],
+    taken: &BTreeSet<String>,
+    pinned: impl FnOnce(&BTreeMap<String, Pin>) -> Option<Pins>,
+) -> Result<Tools, String> {
+    let strange = |_| "the server's list of tools could not be read".to_owned();
+    let mut listed = Vec::new();
+    for page in pages {
+        let page = Fields::parse(page).map_err(strange)?;
+        let Some(tools) = page.get("tools") else {
+            return Err("the server's answer holds no list of tools".to_owned());
+        };
+        let tools: Vec<&RawValue> = serde_json::from_str(tools.get()).map_err(strange)?;
+        for tool in tools {
+            listed.push(one(tool)?);
+        }
+    }
+    let mut groups: BTreeMap<String, usize> = BTreeMap::new();
+    for tool in &listed {
+        *groups.entry(key.tool(&tool.name)).or_default() += 1;
+    }
+    let mut tools = Tools {
+        pins: listed
+            .iter()
+            .map(|tool| (tool.name.clone(), tool.pin.clone()))
+            .collect(),
+        ..Tools::default()
+    };
+    let pins = pinned(&tools.pins);
+    let mut texts = Vec::new();
+    for tool in &listed {
+        let registered = key.tool(&tool.name);
+        if groups.get(&registered).is_some_and(|count| *count > 1) {
+            let reason = format!("more than one tool of {key} would have this name; none of them is offered");
+            tools.withheld.insert(registered, reason);
+            continue;
+        }
+        if taken.contains(&registered) {
+            let reason = "a tool of another server would have this name; neither is offered".to_owned();
+            tools.withheld.insert(registered, reason);
+            continue;
+        }
+        let pin = pins.as_ref().and_then(|pins| pins.tools.get(&tool.name));
+        let same = pin.is_some_and(|pin| *pin == tool.pin);
+        let called = sanitise(&tool.name);
+        texts.push(text(tool, &called, &registered));
+        tools.offered.insert(
+            called,
+            Tool {
+                raw: quoted(&tool.name),
+                description: tool.fields.text("description").map(std::borrow::Cow::into_owned),
+                hinted: same && tool.pin.read_only,
+                changed: !same,
+                registered,
+            },
+        );
+    }
+    tools.answer = answer(pages, &texts);
+    Ok(tools)
+}
+
+fn one(tool: &RawValue) -> Result<Listed<'_>, String> {
+    let fields = Fields::parse(tool.get()).map_err(|_| "a tool of the server's list could not be read")?;
+    let name = fields
+        .text("name")
+        .ok_or("a tool of the server's list has no name")?
+        .into_owned();
+    let mut shown = serde_json::Map::new();
+    for field in PINNED {
+        if let Some(value) = fields.get(field) {
+            let value: Value = serde_json::from_str(value.get())
+                .map_err(|_| "a tool of the server's list is nested too deeply")?;
+            shown.insert(field.to_owned(), value);
+        }
+    }
+    let read_only = shown
+        .get("annotations")
+        .and_then(|annotations| annotations.get("readOnlyHint"))
+        == Some(&Value::Bool(true));
+    let hash = sha256_hex(canonical(&Value::Object(shown)).as_bytes());
+    Ok(Listed {
+        name,
+        fields,
+        pin: Pin { hash, read_only },
+    })
+}
+
+/// The tool for the agent: its name, and the whole registered name in `_meta`; everything else as it came.
+fn text(tool: &Listed<'_>, called: &str, registered: &str) -> String {
+    const KEY: &str = "muster/registered_name";
+    let registered = quoted(registered);
+    let meta = tool
+        .fields
+        .get("_meta")
+        .and_then(|meta| Fields::parse(meta.get()).ok())
+        .map_or_else(
+            || format!("{{\"{KEY}\":{registered}}}"),
+            |meta| meta.with(&[(KEY, &registered)]),
+        );
+    tool.fields.with(&[("name", &quoted(called)), ("_meta", &meta)])
+}
+
+/// One page with all tools; its other fields are those of the server's first.
+fn answer(pages: &[String], texts: &[String]) -> String {
+    let tools = format!("[{}]", texts.join(","));
+    let Some(Ok(mut first)) = pages.first().map(|page| Fields::parse(page)) else {
+        return "{\"tools\":[]}".to_owned();
+    };
+    first.0.retain(|(name, _)| name != "nextCursor");
+    first.with(&[("tools", &tools)])
+}
+
+/// What to remember when `now` is listed: the pins of the approved definition as they are, with what differs from them; or all of it, the first time.
+pub(crate) fn pin(known: Option<&Pins>, definition: &str, now: &BTreeMap<String, Pin>) -> Pins {
+    match known.filter(|pins| pins.definition == definition) {
+        None => Pins {
+            definition: definition.to_owned(),
+            tools: now.clone(),
+            changed: BTreeSet::new(),
+        },
+        Some(pins) => {
+            let mut pins = pins.clone();
+            // Kept until the next approval, also when the tool is as it was again.
+            for (name, pin) in now {
+                if pins.tools.get(name) != Some(pin) {
+                    pins.changed.insert(name.clone());
+                }
+            }
+            pins
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> ServerKey {
+        ServerKey::new("p", "s")
+    }
+
+    fn list(page: &str, taken: &[&str], pins: Option<&Pins>) -> Tools {
+        let taken = taken.iter().map(|name| (*name).to_owned()).collect();
+        read(&key(), &[page.to_owned()], &taken, |now| {
+            Some(pins.cloned().unwrap_or_else(|| pin(None, "d", now)))
+        })
+        .unwrap()
+    }
+
+    // spec: NAM-010 NAM-011 NAM-012 NAM-013
+    #[test]
+    fn every_tool_of_a_colliding_group_is_withheld_and_named() {
+        let page = r#"{"tools":[{"name":"read.file"},{"name":"read-file"},{"name":"ok"},{"name":"twice"},{"name":"twice"},{"name":"c__d"}]}"#;
+        let tools = list(page, &["mcp__plugin_p_s__c__d"], None);
+        assert_eq!(tools.offered.keys().collect::<Vec<_>>(), ["ok"]);
+        let withheld: Vec<&str> = tools.withheld.keys().map(String::as_str).collect();
+        assert_eq!(
+            withheld,
+            [
+                "mcp__plugin_p_s__c__d",
+                "mcp__plugin_p_s__read_file",
+                "mcp__plugin_p_s__twice"
+            ]
+        );
+        assert!(!tools.answer.contains("read"));
+    }
+
+    // spec: NAM-008
+    #[test]
+    fn a_tool_keeps_all_that_it_came_with_and_its_own_name_for_the_way_back() {
+        let page = r#"{"ttlMs":5,"nextCursor":"x","tools":[{"name":"get.it","title":"T","inputSchema":{"b":1,"a":2.50},"_meta":{"k":1},"newer":[1e400]}],"resultType":"complete"}"#;
+        let tools = list(page, &[], None);
+        assert_eq!(
+            tools.answer,
+            r#"{"ttlMs":5,"tools":[{"name":"get_it","title":"T","inputSchema":{"b":1,"a":2.50},"_meta":{"k":1,"muster/registered_name":"mcp__plugin_p_s__get_it"},"newer":[1e400]}],"resultType":"complete"}"#
+        );
+        assert_eq!(tools.offered["get_it"].raw, "\"get.it\"");
+    }
+
+    // spec: APR-011
+    #[test]
+    fn only_a_true_hint_is_one() {
+        for (hint, wanted) in [
+            ("true", true),
+            ("false", false),
+            ("\"true\"", false),
+            ("1", false),
+            ("null", false),
+        ] {
+            let page = format!(r#"{{"tools":[{{"name":"a","annotations":{{"readOnlyHint":{hint}}}}}]}}"#);
+            assert_eq!(list(&page, &[], None).offered["a"].hinted, wanted, "{hint}");
+        }
+        assert!(!list(r#"{"tools":[{"name":"a"}]}"#, &[], None).offered["a"].hinted);
+    }
+
+    // spec: APR-012
+    #[test]
+    fn a_tool_that_is_not_what_was_pinned_loses_the_hint_whatever_changed() {
+        let tool = |text: &str| {
+            format!(r#"{{"tools":[{{"name":"a","annotations":{{"readOnlyHint":true}}{text}}}]}}"#)
+        };
+        let first = list(
+            &tool(r#","description":"d","inputSchema":{"x":1,"y":2}"#),
+            &[],
+            None,
+        );
+        let pins = pin(None, "d", &first.pins);
+        // The order of keys says nothing.
+        let same = list(
+            &tool(r#","inputSchema":{"y":2,"x":1},"description":"d""#),
+            &[],
+            Some(&pins),
+        );
+        assert!(same.offered["a"].hinted && !same.offered["a"].changed);
+        for other in [
+            r#","description":"e","inputSchema":{"x":1,"y":2}"#,
+            r#","description":"d","inputSchema":{"x":1,"y":3}"#,
+            r#","description":"d","inputSchema":{"x":1,"y":2},"title":"t""#,
+            r#","description":"d""#,
+        ] {
+            let now = list(&tool(other), &[], Some(&pins));
+            assert!(!now.offered["a"].hinted && now.offered["a"].changed, "{other}");
+            assert!(pin(Some(&pins), "d", &now.pins).changed.contains("a"));
+        }
+        let new = list(
+            r#"{"tools":[{"name":"b","annotations":{"readOnlyHint":true}}]}"#,
+            &[],
+            Some(&pins),
+        );
+        assert!(new.offered["b"].changed);
+        // Another definition was approved since: pinned anew.
+        assert_eq!(pin(Some(&pins), "e", &new.pins).tools, new.pins);
+    }
+}

@@ -1,0 +1,215 @@
+//! Who may call what: rules, asks, pinned tools, and names that meet. Never asks a real person.
+
+use std::fs;
+use std::sync::Arc;
+
+use muster_plugin_host::ServerKey;
+use muster_plugin_host::session::{Options, Verdict};
+use serde_json::{Value, json};
+
+use crate::common::{Told, World};
+use crate::session::{error_code, never_ask};
+
+// spec: NAM-010 NAM-011 NAM-013
+#[tokio::test]
+async fn colliding_tools_are_withheld_logged_and_cannot_be_called() {
+    let world = World::new();
+    never_ask(&world);
+    let key = world.installed("p", &["colliding"]);
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    assert_eq!(agent.names().await, ["other"]);
+    for name in ["get_it", "get.it", "get-it"] {
+        let answer = agent.ask("tools/call", json!({"name": name})).await;
+        assert_eq!(answer["error"]["code"], -32602, "{name}");
+    }
+    agent.close().await;
+    let dropped: Vec<Value> = world
+        .events()
+        .into_iter()
+        .filter(|e| e["event"] == "tool_dropped")
+        .collect();
+    assert_eq!(dropped.len(), 1);
+    assert_eq!(dropped[0]["tool"], "mcp__plugin_p_s__get_it");
+    let diagnostics = serde_json::to_string(&world.host.inspect("p").unwrap()).unwrap();
+    assert!(diagnostics.contains("tool-name-collision"));
+}
+
+// spec: NAM-012
+#[tokio::test]
+async fn tools_of_two_packages_that_would_share_a_name_are_both_withheld() {
+    let world = World::new();
+    // The names of the two servers differ, and those of two tools meet across the separator.
+    let one = world.installed("a", &["crossing"]);
+    let other = json!([{"id": "crossed", "command": ["python3", "mcp/server.py"]}]);
+    world.host.install(&world.package_with("a_s_", &other)).unwrap();
+    world.approve("a_s_");
+    let other = ServerKey::new("a_s_", "crossed");
+    assert_eq!(one.tool("crossed__write"), other.tool("write"));
+    assert_ne!(one.entry(), other.entry());
+    for round in 0..2 {
+        for (key, shared, free) in [(&one, "crossed__write", "free"), (&other, "write", "slow")] {
+            let mut agent = world.agent(key);
+            agent.initialize().await;
+            let names = agent.names().await;
+            assert!(names.contains(&free.to_owned()));
+            // The very first session cannot know what the other server will list.
+            if round > 0 || *key == other {
+                assert!(!names.contains(&shared.to_owned()), "{names:?}");
+            }
+            agent.close().await;
+        }
+    }
+    // Servers whose entries would have one name are not started at all.
+    for (plugin, server) in [("b", "c.d"), ("b.c", "d")] {
+        let servers = json!([{"id": server, "command": ["python3", "mcp/server.py"]}]);
+        world.host.install(&world.package_with(plugin, &servers)).unwrap();
+        world.approve(plugin);
+    }
+    let approved = world.host.approved().unwrap();
+    assert_eq!(approved.servers.len(), 2);
+    assert_eq!(approved.withheld.len(), 2);
+    assert!(world.host.ready(&ServerKey::new("b", "c.d")).is_err());
+}
+
+// spec: APR-001 APR-005
+#[tokio::test]
+async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logged() {
+    for (verdict, word, decision) in [
+        (Verdict::Allowed, "", "call allow:person"),
+        (Verdict::Refused, "refused_by_person", "call deny:person"),
+        (Verdict::Expired, "refused_expired", "call deny:expired"),
+        (
+            Verdict::NobodyToAsk,
+            "refused_nobody_to_ask",
+            "call deny:nobody_to_ask",
+        ),
+        (
+            Verdict::Saturated,
+            "refused_queue_saturated",
+            "call deny:queue_saturated",
+        ),
+    ] {
+        let world = World::new();
+        let key = world.installed("p", &[]);
+        fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
+        let told = Told::new(verdict);
+        let options = Options {
+            approver: Arc::new(told.clone()),
+            ..world.options()
+        };
+        let mut agent = world.agent_with(&key, options);
+        agent.initialize().await;
+        let result = agent
+            .call("write", json!({"big": 12345678901234567890_u64}))
+            .await;
+        if verdict == Verdict::Allowed {
+            assert!(
+                result["content"][0]["text"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("called write")
+            );
+        } else {
+            assert_eq!(error_code(&result), word);
+        }
+        agent.close().await;
+        {
+            let asks = told.asks.lock().unwrap();
+            assert_eq!(asks.len(), 1);
+            assert_eq!(asks[0].tool, "mcp__plugin_p_s__write");
+            assert_eq!(asks[0].arguments, "{\"big\":12345678901234567890}");
+        }
+        assert!(world.happenings().contains(&decision.to_owned()));
+        let called = fs::read_to_string(world.path("data/plugins/data/p/called")).unwrap_or_default();
+        assert_eq!(called.contains("write"), verdict == Verdict::Allowed);
+    }
+}
+
+// spec: APR-003 APR-008 APR-009 APR-010 TRB-011
+#[tokio::test]
+async fn rules_are_read_at_every_call_and_broken_ones_refuse() {
+    let world = World::new();
+    let key = world.installed("p", &[]);
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    let hinted = "mcp__plugin_p_s__get_forecast";
+    let plain = "mcp__plugin_p_s__write";
+    assert!(agent.call("get_forecast", json!({})).await["isError"].is_null());
+    world.settings(&json!({"permissions": {"deny": [hinted], "allow": [plain]}}));
+    assert_eq!(
+        error_code(&agent.call("get_forecast", json!({})).await),
+        "refused_denied"
+    );
+    assert!(agent.call("write", json!({})).await["isError"].is_null());
+    world.settings(&json!({"permissions": {"prompt": [hinted], "allow": ["plugin:p:s", "write"]}}));
+    assert_eq!(
+        error_code(&agent.call("get_forecast", json!({})).await),
+        "refused_nobody_to_ask"
+    );
+    assert_eq!(
+        error_code(&agent.call("write", json!({})).await),
+        "refused_nobody_to_ask"
+    );
+    world.settings(&json!({"approval_mode": "always-ask"}));
+    assert_eq!(
+        error_code(&agent.call("get_forecast", json!({})).await),
+        "refused_nobody_to_ask"
+    );
+    world.settings(&json!({"approval_mode": "sometimes"}));
+    assert_eq!(
+        error_code(&agent.call("get_forecast", json!({})).await),
+        "refused_error"
+    );
+    agent.close().await;
+    assert_eq!(
+        world.happenings()[2..],
+        [
+            "call allow:mcp_read_only_hint",
+            "call deny:rule",
+            "call allow:rule",
+            "call deny:nobody_to_ask",
+            "call deny:nobody_to_ask",
+            "call deny:nobody_to_ask",
+            "call deny:rule",
+            "stopped"
+        ]
+    );
+}
+
+// spec: APR-012
+#[tokio::test]
+async fn a_tool_that_changes_behind_the_approval_asks_until_it_is_approved_again() {
+    let world = World::new();
+    let key = world.installed("p", &["changing"]);
+    let told = Told::new(Verdict::Refused);
+    let options = || Options {
+        approver: Arc::new(told.clone()),
+        ..world.options()
+    };
+    let mut agent = world.agent_with(&key, options());
+    agent.initialize().await;
+    agent.tools().await;
+    assert_eq!(
+        agent.call("look", json!({})).await["content"][0]["text"],
+        "looked"
+    );
+    // The list that is asked for after the change is compared with the first one.
+    assert_eq!(agent.tools().await[0]["description"], "run 1");
+    assert_eq!(
+        error_code(&agent.call("look", json!({})).await),
+        "refused_by_person"
+    );
+    assert_eq!(told.asks.lock().unwrap().len(), 1);
+    agent.close().await;
+    let shown = serde_json::to_string(&world.host.inspect("p").unwrap()).unwrap();
+    assert!(shown.contains("tool-definition-changed"));
+    world.approve("p");
+    let mut agent = world.agent_with(&key, options());
+    agent.initialize().await;
+    assert_eq!(
+        agent.call("look", json!({})).await["content"][0]["text"],
+        "looked"
+    );
+    agent.close().await;
+}
