@@ -1,8 +1,11 @@
 //! The owner's browser: signs in, opens pages, approves. Never runs a page's script.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::client::{Answer, Link, request};
 use crate::server::{OWNER, Place, Server};
@@ -58,6 +61,46 @@ impl Browser {
                 answer.status,
                 answer.text()
             );
+        }
+        Ok(())
+    }
+
+    /// Opens a stream and leaves it open for as long as the answer is kept.
+    pub(crate) async fn stream(&self, path: &str) -> Result<TcpStream> {
+        let headers = format!("cookie: {}\r\naccept: text/event-stream\r\n", self.cookie);
+        let mut stream = TcpStream::connect(self.address).await?;
+        stream
+            .write_all(&request("GET", path, self.address, &headers, ""))
+            .await?;
+        let mut head = [0_u8; 12];
+        stream.read_exact(&mut head).await?;
+        if !head.ends_with(b" 200") {
+            bail!("{path} was not opened");
+        }
+        Ok(stream)
+    }
+
+    /// The ask that waits, once one does.
+    pub(crate) async fn parked(&mut self) -> Result<i64> {
+        for _ in 0..500 {
+            let page = self.open("/attention?tab=asks").await?;
+            let id = page
+                .split_once("action=\"/attention/asks/")
+                .and_then(|(_, rest)| rest.split_once('/'))
+                .and_then(|(id, _)| id.parse().ok());
+            if let Some(id) = id {
+                return Ok(id);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        bail!("no ask was parked")
+    }
+
+    /// Allows a call that waits.
+    pub(crate) async fn allow(&mut self, ask: i64) -> Result<()> {
+        let answer = self.post(&format!("/attention/asks/{ask}/allow"), "").await?;
+        if answer.status != 303 {
+            bail!("the answer to ask {ask} was {}: {}", answer.status, answer.text());
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
     reason = "a program speaks through its standard streams"
 )]
 
+mod access;
 mod browser;
 mod building;
 mod bus;
@@ -91,6 +92,8 @@ enum What {
     Screen,
     /// A decision about a call from loaded layers; with the feature `cedar` beside Cedar
     Policy,
+    /// Permissions through the agents' door: an allowed call with 1,000 policies, and from click to result
+    Access,
     /// The database gateway: classes of statements, reads beside a driver, memory
     Gateway,
     /// Plugin packages: what the proxy adds to a call, fifty servers, hashing beside sha256sum
@@ -213,6 +216,10 @@ fn measure(arguments: &Arguments, muster: &Muster, folder: &Path) -> Result<Vec<
     if what.wants(What::Policy) {
         eprintln!("policy …");
         figures.extend(policy::run(time)?);
+    }
+    if what.wants(What::Access) {
+        eprintln!("access …");
+        figures.extend(local.block_on(&runtime, access::run(muster, folder, time))?);
     }
     if what.wants(What::Gateway) {
         eprintln!("gateway …");

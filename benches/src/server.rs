@@ -173,7 +173,8 @@ impl Place {
         &self.password
     }
 
-    fn command(&self, muster: &Muster) -> Command {
+    /// A command of muster's on this place.
+    pub(crate) fn command(&self, muster: &Muster) -> Command {
         let mut command = muster.command();
         command
             .env("MUSTER_DATA_DIR", self.folder())

@@ -111,6 +111,21 @@ fn each_call_is_decided_by_what_is_granted_at_that_moment() {
     });
 }
 
+// spec: POL-070
+#[test]
+fn a_call_that_has_its_permit_ends_as_it_began_and_the_next_one_is_refused() {
+    on_desks(|desk| async move {
+        desk.grant(TASK, "db_read", "db_connection:staging", "allow")
+            .await;
+        let call = desk.reads("staging").await;
+        let running = desk.decide(call.clone()).await.unwrap();
+        desk.revoke(TASK, "db_read", "db_connection:staging").await;
+        let target = call.needs.pairs()[0].resource().unwrap();
+        assert!(running.permit.covers(Action::DbRead, target));
+        assert_eq!(desk.outcome(call).await, "refused_not_granted");
+    });
+}
+
 // spec: POL-033 POL-038 POL-039
 #[test]
 fn any_covers_what_comes_later_and_a_name_is_never_what_is_granted() {
@@ -149,7 +164,7 @@ fn any_never_covers_a_call_that_names_no_resource() {
     });
 }
 
-// spec: POL-040 POL-041 POL-042 POL-043 POL-044
+// spec: POL-040 POL-041 POL-042 POL-043 POL-044 DBA-015
 #[test]
 fn a_write_charges_a_read_and_a_connection_that_cannot_be_read_is_hidden() {
     on_desks(|desk| async move {

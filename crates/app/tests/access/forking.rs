@@ -150,7 +150,7 @@ async fn run_postgres(url: &str, statement: &str) -> String {
     refused.to_string()
 }
 
-// spec: POL-075
+// spec: POL-075 PRE-025
 #[test]
 fn a_fork_of_an_empty_layer_is_empty_and_of_an_absent_one_absent() {
     on_desks(|desk| async move {
