@@ -41,7 +41,10 @@ impl Desk {
     fn refused(&self, args: &[&str]) -> Value {
         let said: Said = self.place.run(&[args, &["--json"]].concat());
         assert_eq!(said.code(), 1, "{args:?}: {said:?}");
-        assert!(!said.err.is_empty(), "{args:?}: the sentence is on standard error too");
+        assert!(
+            !said.err.is_empty(),
+            "{args:?}: the sentence is on standard error too"
+        );
         let document: Value = serde_json::from_str(&said.out).unwrap();
         document["error"].clone()
     }
@@ -64,30 +67,81 @@ fn a_policy_is_made_shown_edited_forked_attached_and_deleted_by_commands() {
     let desk = Desk::new();
     let id = desk.ok(&["policy", "create", "second"]);
     assert!(id.trim().parse::<u64>().is_ok(), "the id alone: {id:?}");
-    let grant = desk.json(&["policy", "grant", "careful", "--layer", "task", "db_read", "db_connection:staging", "allow"]);
-    assert_eq!(grant, desk.json(&["policy", "show", "careful"]), "an edit prints what show prints");
+    let grant = desk.json(&[
+        "policy",
+        "grant",
+        "careful",
+        "--layer",
+        "task",
+        "db_read",
+        "db_connection:staging",
+        "allow",
+    ]);
+    assert_eq!(
+        grant,
+        desk.json(&["policy", "show", "careful"]),
+        "an edit prints what show prints"
+    );
     assert_eq!(grant["revision"], 2);
-    assert_eq!(grant["layers"]["global"], json!({"state": "absent", "grants": []}));
+    assert_eq!(
+        grant["layers"]["global"],
+        json!({"state": "absent", "grants": []})
+    );
     let row = &grant["layers"]["task"]["grants"][0];
-    assert_eq!((&row["action"], &row["effect"], &row["dead"]), (&json!("db_read"), &json!("allow"), &Value::Null));
-    assert_eq!((&row["scope"]["kind"], &row["scope"]["name"]), (&json!("db_connection"), &json!("staging")));
+    assert_eq!(
+        (&row["action"], &row["effect"], &row["dead"]),
+        (&json!("db_read"), &json!("allow"), &Value::Null)
+    );
+    assert_eq!(
+        (&row["scope"]["kind"], &row["scope"]["name"]),
+        (&json!("db_connection"), &json!("staging"))
+    );
     assert_eq!(grant["resolved"][0]["effect"], "allow");
     let fields: Vec<&str> = grant.as_object().unwrap().keys().map(String::as_str).collect();
-    for field in ["id", "name", "parent", "revision", "layers", "resolved", "dependents", "notes"] {
+    for field in [
+        "id",
+        "name",
+        "parent",
+        "revision",
+        "layers",
+        "resolved",
+        "dependents",
+        "notes",
+    ] {
         assert!(fields.contains(&field), "{fields:?}");
     }
     let task = desk.task(&["--policy", "careful"]);
     let fork = desk.ok(&["policy", "fork", "careful", "child", "--task", &task]);
     let child = desk.json(&["policy", "show", fork.trim()]);
     assert_eq!(child["parent"]["name"], "careful");
-    assert_eq!(child["dependents"]["tasks"][0], json!({"id": task, "name": "Look"}));
+    assert_eq!(
+        child["dependents"]["tasks"][0],
+        json!({"id": task, "name": "Look"})
+    );
     desk.ok(&["policy", "attach", "careful", "--task", &task]);
     desk.ok(&["policy", "save-empty", "careful", "--layer", "project"]);
-    assert_eq!(desk.json(&["policy", "show", "careful"])["layers"]["project"]["state"], "empty");
+    assert_eq!(
+        desk.json(&["policy", "show", "careful"])["layers"]["project"]["state"],
+        "empty"
+    );
     desk.ok(&["policy", "clear-layer", "careful", "--layer", "project"]);
-    assert_eq!(desk.json(&["policy", "show", "careful"])["layers"]["project"]["state"], "absent");
-    desk.ok(&["policy", "revoke", "careful", "--layer", "task", "db_read", "db_connection:staging"]);
-    assert_eq!(desk.json(&["policy", "show", "careful"])["layers"]["task"]["state"], "empty");
+    assert_eq!(
+        desk.json(&["policy", "show", "careful"])["layers"]["project"]["state"],
+        "absent"
+    );
+    desk.ok(&[
+        "policy",
+        "revoke",
+        "careful",
+        "--layer",
+        "task",
+        "db_read",
+        "db_connection:staging",
+    ]);
+    assert_eq!(
+        desk.json(&["policy", "show", "careful"])["layers"]["task"]["state"],
+        "empty"
+    );
     desk.ok(&["policy", "delete", "child"]);
     let blocked = desk.refused(&["policy", "delete", "careful"]);
     assert_eq!(blocked["code"], "in_use");
@@ -100,28 +154,85 @@ fn a_policy_is_made_shown_edited_forked_attached_and_deleted_by_commands() {
         .map(|one| one["name"].clone())
         .collect();
     assert_eq!(names, ["careful", "second"]);
-    let stale = desk.refused(&["policy", "save-empty", "careful", "--layer", "task", "--revision", "1"]);
+    let stale = desk.refused(&[
+        "policy",
+        "save-empty",
+        "careful",
+        "--layer",
+        "task",
+        "--revision",
+        "1",
+    ]);
     assert_eq!(stale["code"], "stale_revision");
     let upper = desk.ok(&["policy", "fork", "careful", "third"]);
     let refused = desk.refused(&["policy", "save-empty", upper.trim(), "--layer", "global"]);
     assert_eq!(refused["code"], "not_a_root");
     for (args, says) in [
-        (vec!["policy", "save-empty", "careful", "--layer", "foo"], "global, project, task"),
-        (vec!["policy", "grant", "careful", "--layer", "task", "db_reed", "any", "allow"], "db_read"),
-        (vec!["policy", "grant", "careful", "--layer", "task", "db_read", "any", "maybe"], "allow, ask, deny"),
-        (vec!["policy", "grant", "careful", "--layer", "task", "db_read", "project:engine", "allow"], "never about"),
-        (vec!["policy", "grant", "careful", "--layer", "task", "db_read"], "Usage"),
-        (vec!["policy", "apply-preset", "careful", "all", "--layer", "task", "--project", "engine"], "observer"),
+        (
+            vec!["policy", "save-empty", "careful", "--layer", "foo"],
+            "global, project, task",
+        ),
+        (
+            vec![
+                "policy", "grant", "careful", "--layer", "task", "db_reed", "any", "allow",
+            ],
+            "db_read",
+        ),
+        (
+            vec![
+                "policy", "grant", "careful", "--layer", "task", "db_read", "any", "maybe",
+            ],
+            "allow, ask, deny",
+        ),
+        (
+            vec![
+                "policy",
+                "grant",
+                "careful",
+                "--layer",
+                "task",
+                "db_read",
+                "project:engine",
+                "allow",
+            ],
+            "never about",
+        ),
+        (
+            vec!["policy", "grant", "careful", "--layer", "task", "db_read"],
+            "Usage",
+        ),
+        (
+            vec![
+                "policy",
+                "apply-preset",
+                "careful",
+                "all",
+                "--layer",
+                "task",
+                "--project",
+                "engine",
+            ],
+            "observer",
+        ),
         (vec!["setting", "set", "asks.nothing", "1"], "no setting"),
-        (vec!["setting", "set", "asks.expiry_seconds", "0"], "from 1 to 86400"),
+        (
+            vec!["setting", "set", "asks.expiry_seconds", "0"],
+            "from 1 to 86400",
+        ),
         (vec!["asks", "list", "--state", "waiting"], "parked"),
-        (vec!["audit", "list", "--outcome", "fine"], "auto_allowed_app_closed"),
+        (
+            vec!["audit", "list", "--outcome", "fine"],
+            "auto_allowed_app_closed",
+        ),
     ] {
         let said = desk.wrong(&args);
         assert!(said.contains(says), "{args:?}: {said}");
     }
     assert_eq!(desk.refused(&["policy", "show", "nowhere"])["code"], "not_found");
-    assert_eq!(desk.refused(&["policy", "create", "careful"])["code"], "name_taken");
+    assert_eq!(
+        desk.refused(&["policy", "create", "careful"])["code"],
+        "name_taken"
+    );
     assert_eq!(desk.json(&["policy", "actions"]).as_array().unwrap().len(), 11);
     assert_eq!(desk.json(&["policy", "presets"]).as_array().unwrap().len(), 5);
 }
@@ -129,29 +240,72 @@ fn a_policy_is_made_shown_edited_forked_attached_and_deleted_by_commands() {
 #[test]
 fn a_pair_is_explained_and_so_is_a_file_of_questions() {
     let desk = Desk::new();
-    desk.ok(&["policy", "grant", "careful", "--layer", "global", "db_read", "any", "allow"]);
-    desk.ok(&["policy", "grant", "careful", "--layer", "task", "db_read", "db_connection:staging", "ask"]);
-    let one = desk.json(&["policy", "explain", "--policy", "careful", "db_read", "db_connection:staging"]);
+    desk.ok(&[
+        "policy", "grant", "careful", "--layer", "global", "db_read", "any", "allow",
+    ]);
+    desk.ok(&[
+        "policy",
+        "grant",
+        "careful",
+        "--layer",
+        "task",
+        "db_read",
+        "db_connection:staging",
+        "ask",
+    ]);
+    let one = desk.json(&[
+        "policy",
+        "explain",
+        "--policy",
+        "careful",
+        "db_read",
+        "db_connection:staging",
+    ]);
     assert_eq!((&one["verdict"], &one["layer"]), (&json!("ask"), &json!("task")));
-    assert_eq!(one["layers"]["global"], json!({"state": "authored", "effect": "allow"}));
-    assert_eq!(one["layers"]["project"], json!({"state": "absent", "effect": null}));
+    assert_eq!(
+        one["layers"]["global"],
+        json!({"state": "authored", "effect": "allow"})
+    );
+    assert_eq!(
+        one["layers"]["project"],
+        json!({"state": "absent", "effect": null})
+    );
     assert_eq!(one["policy"]["name"], "careful");
     let unscoped = desk.task(&["--unscoped"]);
-    let shown = desk.json(&["policy", "explain", "--task", &unscoped, "db_write", "db_connection:prod"]);
-    assert_eq!((&shown["verdict"], &shown["policy"]), (&json!("unscoped"), &Value::Null));
+    let shown = desk.json(&[
+        "policy",
+        "explain",
+        "--task",
+        &unscoped,
+        "db_write",
+        "db_connection:prod",
+    ]);
+    assert_eq!(
+        (&shown["verdict"], &shown["policy"]),
+        (&json!("unscoped"), &Value::Null)
+    );
     assert!(desk.ok(&["task", "show", &unscoped]).contains("LEGACY-UNSCOPED"));
     let all = desk.json(&["policy", "explain", "--policy", "careful"]);
     assert!(all.as_array().unwrap().len() > 5);
     let file = desk.place.path("questions");
-    let prod = desk.json(&["db", "show", "prod"])["id"].as_str().unwrap().to_owned();
+    let prod = desk.json(&["db", "show", "prod"])["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let lines = [
         json!({"policy": "careful", "action": "db_read", "resource": format!("db_connection:{prod}")}),
         json!({"task": unscoped, "action": "db_read", "resource": null}),
     ];
     std::fs::write(&file, lines.map(|line| line.to_string()).join("\n")).unwrap();
     let out = desk.ok(&["policy", "explain", "--from", &file.display().to_string()]);
-    let answers: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!((&answers[0]["verdict"], &answers[1]["verdict"]), (&json!("not_granted"), &json!("unscoped")));
+    let answers: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        (&answers[0]["verdict"], &answers[1]["verdict"]),
+        (&json!("not_granted"), &json!("unscoped"))
+    );
     assert_eq!(answers[1]["resource"], Value::Null);
     desk.wrong(&["policy", "explain", "db_read", "any"]);
 }
@@ -159,13 +313,35 @@ fn a_pair_is_explained_and_so_is_a_file_of_questions() {
 #[test]
 fn a_preset_is_tried_dry_and_policies_go_out_and_come_back() {
     let desk = Desk::new();
-    let dry = desk.json(&["policy", "apply-preset", "careful", "analytics-read-only", "--layer", "task", "--project", "engine", "--dry-run"]);
+    let dry = desk.json(&[
+        "policy",
+        "apply-preset",
+        "careful",
+        "analytics-read-only",
+        "--layer",
+        "task",
+        "--project",
+        "engine",
+        "--dry-run",
+    ]);
     assert_eq!(dry["grants"].as_array().unwrap().len(), 2);
     assert_eq!(desk.json(&["policy", "show", "careful"])["revision"], 1);
-    desk.ok(&["policy", "apply-preset", "careful", "analytics-read-only", "--layer", "task", "--project", "engine"]);
+    desk.ok(&[
+        "policy",
+        "apply-preset",
+        "careful",
+        "analytics-read-only",
+        "--layer",
+        "task",
+        "--project",
+        "engine",
+    ]);
     let exported = desk.ok(&["policy", "export"]);
     let document: Value = serde_json::from_str(&exported).unwrap();
-    assert_eq!(document["policies"][0]["layers"]["task"][0], json!(["db_read", "db_connection:staging", "allow"]));
+    assert_eq!(
+        document["policies"][0]["layers"]["task"][0],
+        json!(["db_read", "db_connection:staging", "allow"])
+    );
     assert_eq!(document["policies"][0]["layers"]["global"], Value::Null);
     let file = desk.place.path("policies.json");
     std::fs::write(&file, &exported).unwrap();
@@ -174,7 +350,11 @@ fn a_preset_is_tried_dry_and_policies_go_out_and_come_back() {
     desk.ok(&["policy", "save-empty", "careful", "--layer", "task"]);
     desk.ok(&["policy", "import", &file, "--replace"]);
     assert_eq!(desk.ok(&["policy", "export"]), exported);
-    std::fs::write(&file, r#"{"policies":[{"name":"x","layers":{"task":null},"extra":1}]}"#).unwrap();
+    std::fs::write(
+        &file,
+        r#"{"policies":[{"name":"x","layers":{"task":null},"extra":1}]}"#,
+    )
+    .unwrap();
     assert_eq!(desk.refused(&["policy", "import", &file])["code"], "bad_import");
 }
 
@@ -185,7 +365,13 @@ fn settings_are_listed_read_and_set() {
     let keys: Vec<&Value> = all.as_array().unwrap().iter().map(|one| &one["key"]).collect();
     assert_eq!(
         keys,
-        ["asks.require_when_closed", "asks.expiry_seconds", "db.max_rows", "db.max_bytes", "db.timeout_seconds"]
+        [
+            "asks.require_when_closed",
+            "asks.expiry_seconds",
+            "db.max_rows",
+            "db.max_bytes",
+            "db.timeout_seconds"
+        ]
     );
     assert_eq!(desk.ok(&["setting", "get", "asks.expiry_seconds"]), "300\n");
     let set = desk.json(&["setting", "set", "asks.require_when_closed", "true"]);
@@ -206,9 +392,15 @@ fn the_log_is_filtered_and_verified_and_says_who_stays_to_watch() {
     assert_eq!(rows[0]["pairs"], json!([]));
     assert!(rows[0]["hash"].as_str().unwrap().len() == 64);
     let verified = desk.json(&["audit", "verify"]);
-    assert_eq!((&verified["ok"], &verified["first_bad"]), (&json!(true), &Value::Null));
+    assert_eq!(
+        (&verified["ok"], &verified["first_bad"]),
+        (&json!(true), &Value::Null)
+    );
     assert_eq!(desk.json(&["audit", "list", "--agent", "nobody"]), json!([]));
-    assert_eq!(desk.json(&["audit", "list", "--outcome", "auto_allowed_app_closed"]), json!([]));
+    assert_eq!(
+        desk.json(&["audit", "list", "--outcome", "auto_allowed_app_closed"]),
+        json!([])
+    );
     assert_eq!(desk.json(&["asks", "list"]), json!([]));
     assert_eq!(desk.refused(&["asks", "approve", "7"])["code"], "not_found");
 

@@ -13,7 +13,7 @@ use muster_policy::LayerName;
 use serde_json::{Value, json};
 
 use super::agent_kit::{code, done, refused};
-use super::kit::{Doors, doors};
+use super::kit::doors;
 
 /// What a forge was asked to make.
 type Made = Arc<Mutex<Vec<(String, Value)>>>;
