@@ -312,10 +312,9 @@ fn without_a_token_that_counts_it_ends_before_it_answers() {
     assert!(!place.data().join("muster.db").exists(), "it made a database");
     let world = World::new(&place, &[], &[]);
     let personal = place.add_token("ada");
-    let mut cut = world.token.clone();
-    cut.pop();
-    let cut = cut.as_str();
-    for token in ["", "mag_nobody", &personal, cut] {
+    let mut short = world.token.clone();
+    short.pop();
+    for token in ["", "mag_nobody", &personal, &short] {
         run(&place, Some(token));
     }
     let mut wire = Wire::new(&place, &world.token, None);

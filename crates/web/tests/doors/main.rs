@@ -3,6 +3,7 @@
 
 mod accepting;
 mod agent_kit;
+mod agent_tools;
 mod agents;
 mod api;
 mod ask;

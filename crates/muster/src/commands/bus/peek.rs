@@ -19,7 +19,7 @@ use crate::cli::{BusPeek, PeekMode};
 use crate::output;
 
 /// How long the client may take to say why it called, once there is something to tell.
-const PATIENCE: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_millis(250);
 /// Most that is kept of what it says: a prompt may be long.
 const MAX_INPUT: u64 = 4 * 1024 * 1024;
 
