@@ -8,7 +8,7 @@ use muster_app::tasks::{self, By, PolicyChoice};
 use muster_policy::{Action, Basis, ScopeKind};
 use serde_json::json;
 
-use super::kit::{GLOBAL, PROJECT, SECOND, TASK, at, ended, on_desks, tamper};
+use super::kit::{GLOBAL, PROJECT, SECOND, TASK, at, ended, on_desks, tamper, until_callers};
 
 // spec: ASK-001 ASK-002 ASK-013
 #[test]
@@ -257,7 +257,7 @@ fn of_forty_at_once_sixteen_park_and_none_is_allowed() {
             waiting.push(desk.start(&desk.agent, desk.query("staging", &format!("SELECT {n}")).await));
         }
         let asks = desk.until_parked(16).await;
-        for _ in 0..500 {
+        for _ in 0..6_000 {
             if waiting.iter().filter(|call| call.is_finished()).count() == 24 {
                 break;
             }
@@ -295,12 +295,12 @@ fn identical_calls_share_one_ask_and_all_go_on() {
             let call = desk.reads("staging").await;
             (0..19).map(|_| desk.start(&desk.agent, call.clone())).collect()
         };
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        until_callers(&desk, 20).await;
         assert_eq!(desk.asks(AskState::Parked).await.len(), 1);
         // One of them that goes away takes nothing from the others.
         let mut others = others.into_iter();
         others.next().unwrap().abort();
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        until_callers(&desk, 19).await;
         assert_eq!(desk.asks(AskState::Parked).await.len(), 1);
         desk.approve(&ask).await;
         ended(first).await.unwrap();

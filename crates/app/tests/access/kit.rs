@@ -168,7 +168,7 @@ impl Desk {
 
     /// Decides a call that does not wait, and answers the outcome that was recorded.
     pub(crate) async fn outcome(&self, call: Call) -> String {
-        let decided = tokio::time::timeout(Duration::from_secs(20), self.decide(call)).await;
+        let decided = tokio::time::timeout(Duration::from_secs(60), self.decide(call)).await;
         let code = match decided.expect("the call waits") {
             Ok(_) => None,
             Err(refused) => Some(refused.code),
@@ -197,7 +197,7 @@ impl Desk {
     }
 
     pub(crate) async fn until_parked(&self, count: usize) -> Vec<Ask> {
-        for _ in 0..2_000 {
+        for _ in 0..6_000 {
             let asks = self.asks(AskState::Parked).await;
             if asks.len() == count {
                 return asks;
@@ -285,7 +285,7 @@ pub(crate) type Waiting = JoinHandle<Result<Permitted, Refused>>;
 
 /// The end of a call under way.
 pub(crate) async fn ended(waiting: Waiting) -> Result<Permitted, Refused> {
-    tokio::time::timeout(Duration::from_secs(20), waiting)
+    tokio::time::timeout(Duration::from_secs(60), waiting)
         .await
         .expect("the call still waits")
         .unwrap()
@@ -354,6 +354,36 @@ pub(crate) fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
     value
         .pointer(path)
         .unwrap_or_else(|| panic!("{path} is not in {value}"))
+}
+
+/// Waits until so many calls wait for an answer.
+pub(crate) async fn until_callers(desk: &Desk, count: i64) {
+    use sqlx::Connection as _;
+    const CALLERS: &str = "SELECT count(*) FROM ask_callers";
+    let mut found = -1;
+    for _ in 0..3_000 {
+        (found,) = match desk.muster.engine {
+            muster_store::Engine::Sqlite => {
+                let file = desk.muster.url.strip_prefix("sqlite://").unwrap();
+                let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
+                let mut conn = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+                sqlx::query_as(CALLERS).fetch_one(&mut conn).await.unwrap()
+            }
+            muster_store::Engine::Postgres => {
+                let mut conn = sqlx::PgConnection::connect(&desk.muster.url).await.unwrap();
+                sqlx::query("SELECT set_config('muster.system', 'test', false)")
+                    .execute(&mut conn)
+                    .await
+                    .unwrap();
+                sqlx::query_as(CALLERS).fetch_one(&mut conn).await.unwrap()
+            }
+        };
+        if found == count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{found} calls wait, not {count}");
 }
 
 /// Runs statements on the database past every rule of muster's, as a broken disk or an intruder would.
