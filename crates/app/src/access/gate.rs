@@ -257,7 +257,7 @@ pub async fn decide(app: &App, caller: &AgentCaller, call: Call) -> Result<Permi
             Err(fault) => Err(unrecorded(app, &who, &call, &fault).await),
             Ok(Queued::Permitted(permitted)) => Ok(permitted),
             Ok(Queued::Refused(refused)) => Err(refused),
-            Ok(Queued::Waits(place)) => wait(app, &who, &call, place).await,
+            Ok(Queued::Waits(waiting)) => wait(app, &who, &call, waiting).await,
         },
     }
 }

@@ -11,7 +11,7 @@ use super::presence;
 use super::queue::{New, Placed, place};
 use super::sql;
 use super::state::{AskState, Unasked, canonical};
-use super::waiting::{Waiting, until_decided};
+use super::waiting::{Waiting, to_its_end, until_decided};
 use crate::App;
 use crate::accounts::AgentCaller;
 
@@ -70,35 +70,36 @@ pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result
         unasked: Some(Unasked::Never),
     };
     let now = app.clock.now();
-    let placing = facts.clone();
-    let placed = app
-        .db
-        .write_in_turn(who.owner, "asks", who.owner.get(), move |tx| {
-            Box::pin(async move {
-                asks::lapse(tx, now, &seen.gone).await?;
-                let placed = place(tx, now, process, &seen, &placing, &new).await?;
-                if let Placed::Covered { ask, by } = &placed {
-                    placing.record(tx, now, "allowed_by_recent_approval", Some(*ask), by.as_deref());
-                }
-                Ok::<_, Fault>(placed)
+    let (own, placing, guarded) = (app.clone(), facts.clone(), facts.clone());
+    let finding = async move {
+        let owner = placing.who.owner;
+        let placed = own
+            .db
+            .write_in_turn(owner, "asks", owner.get(), move |tx| {
+                Box::pin(async move {
+                    asks::lapse(tx, now, &seen.gone).await?;
+                    let placed = place(tx, now, process, &seen, &placing, &new).await?;
+                    if let Placed::Covered { ask, by } = &placed {
+                        placing.record(tx, now, "allowed_by_recent_approval", Some(*ask), by.as_deref());
+                    }
+                    Ok::<_, Fault>(placed)
+                })
             })
+            .await?;
+        Ok(match placed {
+            Placed::Covered { ask, .. } => Err(Ok(ask)),
+            Placed::Refused(refused) if refused.code == "refused_queue_saturated" => {
+                Err(Err(Unanswered::Saturated))
+            }
+            Placed::Refused(_) | Placed::AutoAllowed => Err(Err(Unanswered::NobodyToAsk)),
+            Placed::Waits(place) => Ok(Waiting::new(&own, guarded, place)),
         })
-        .await
-        .map_err(broke)?;
-    let place = match placed {
-        Placed::Covered { ask, .. } => return Ok(ask),
-        Placed::Refused(refused) if refused.code == "refused_queue_saturated" => {
-            return Err(Unanswered::Saturated);
-        }
-        Placed::Refused(_) | Placed::AutoAllowed => return Err(Unanswered::NobodyToAsk),
-        Placed::Waits(place) => place,
     };
-    let mut waiting = Waiting {
-        app: app.clone(),
-        facts: facts.clone(),
-        place,
-        ended: false,
+    let mut waiting = match to_its_end(app, finding).await.map_err(broke)? {
+        Ok(waiting) => waiting,
+        Err(answered) => return answered,
     };
+    let place = waiting.place;
     let (state, by) = until_decided(app, who.owner, place).await.map_err(broke)?;
     let (outcome, answer) = match state {
         AskState::Approved => ("allowed_by_person", Ok(place.ask)),

@@ -13,14 +13,15 @@ use super::gate::{Call, Facts, Permitted, Refused, Who, deny, refused, stand};
 use super::presence::{self, Seen};
 use super::sql;
 use super::state::{Turn, Unasked, canonical, turn};
+use super::waiting::{Waiting, to_its_end};
 use crate::resources::Resources;
 use crate::{App, settings};
 
 /// What the second look came to, for a call that asks.
-pub(super) enum Queued {
+pub(super) enum Queued<W> {
     Permitted(Permitted),
     Refused(Refused),
-    Waits(Place),
+    Waits(W),
 }
 
 /// A place in the queue.
@@ -59,7 +60,21 @@ pub(super) struct New {
 }
 
 /// Finds the call a place: covered, joined, parked, or refused because the queue is full or nobody can be asked.
-pub(super) async fn queue(app: &App, who: &Who, call: &Call) -> Result<Queued, Fault> {
+///
+/// It goes on to its end also when whoever asked goes away meanwhile: a place that was stored is then given back by its guard.
+pub(super) async fn queue(app: &App, who: &Who, call: &Call) -> Result<Queued<Waiting>, Fault> {
+    let (own, who, call) = (app.clone(), who.clone(), call.clone());
+    to_its_end(app, async move {
+        Ok(match find(&own, &who, &call).await? {
+            Queued::Permitted(permitted) => Queued::Permitted(permitted),
+            Queued::Refused(refused) => Queued::Refused(refused),
+            Queued::Waits(place) => Queued::Waits(Waiting::of_call(&own, &who, &call, place)),
+        })
+    })
+    .await
+}
+
+async fn find(app: &App, who: &Who, call: &Call) -> Result<Queued<Place>, Fault> {
     let process = app.process.number(app).await?;
     let seen = presence::look(app, who.owner).await?;
     let (who, call, now) = (who.clone(), call.clone(), app.clock.now());

@@ -21,10 +21,32 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// A call that waits. Dropped before its end, it leaves the queue.
 pub(super) struct Waiting {
-    pub(super) app: App,
-    pub(super) facts: Facts,
+    app: App,
+    facts: Facts,
     pub(super) place: Place,
     pub(super) ended: bool,
+}
+
+impl Waiting {
+    pub(super) fn new(app: &App, facts: Facts, place: Place) -> Self {
+        Self {
+            app: app.clone(),
+            facts,
+            place,
+            ended: false,
+        }
+    }
+
+    pub(super) fn of_call(app: &App, who: &Who, call: &Call, place: Place) -> Self {
+        let facts = Facts {
+            who: who.clone(),
+            tool: call.tool.clone(),
+            title: None,
+            pairs: charged(call),
+            policy: None,
+        };
+        Self::new(app, facts, place)
+    }
 }
 
 impl Drop for Waiting {
@@ -82,20 +104,27 @@ async fn look(app: &App, owner: OwnerId, ask: AskId) -> Result<End, Fault> {
     }
 }
 
-pub(super) async fn wait(app: &App, who: &Who, call: &Call, place: Place) -> Result<Permitted, Refused> {
-    let facts = Facts {
-        who: who.clone(),
-        tool: call.tool.clone(),
-        title: None,
-        pairs: charged(call),
-        policy: None,
-    };
-    let mut waiting = Waiting {
-        app: app.clone(),
-        facts,
-        place,
-        ended: false,
-    };
+/// Does `placing` to its end, also when whoever asked for it goes away meanwhile: what comes of it is dropped then, a place with its guard.
+pub(super) async fn to_its_end<T: Send + 'static>(
+    app: &App,
+    placing: impl Future<Output = Result<T, Fault>> + Send + 'static,
+) -> Result<T, Fault> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    app.tasks.spawn(async move {
+        // What nobody hears is dropped here.
+        let _ = tell.send(placing.await);
+    });
+    let lost = || Fault::other("a call's place in the queue was not looked for to the end");
+    told.await.unwrap_or_else(|_| Err(lost()))
+}
+
+pub(super) async fn wait(
+    app: &App,
+    who: &Who,
+    call: &Call,
+    mut waiting: Waiting,
+) -> Result<Permitted, Refused> {
+    let place = waiting.place;
     let ended = until_decided(app, who.owner, place).await;
     let (state, by) = match ended {
         Ok(ended) => ended,

@@ -405,3 +405,24 @@ fn a_call_that_is_over_cannot_be_cancelled_and_the_next_with_its_number_is_anoth
         }
     });
 }
+
+// spec: ASK-010
+#[test]
+fn a_call_that_is_given_up_at_any_moment_leaves_no_ask_behind() {
+    doors(|doors| async move {
+        let (agent, project, _) = asking(&doors).await;
+        let _somebody = doors.somebody().await;
+        for n in 0..80_u64 {
+            let create = json!({"project_id": project, "title": format!("never {n}")});
+            let waiting = doors.waiting(&agent, 1, CREATE, create);
+            tokio::time::sleep(Duration::from_micros(150 * n)).await;
+            waiting.hang_up();
+            if n % 10 == 9 {
+                doors.parked(0).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        doors.parked(0).await;
+        assert_eq!(doors.titles(doors.ada()).await.len(), 1);
+    });
+}
