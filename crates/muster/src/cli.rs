@@ -686,8 +686,8 @@ pub(crate) enum Audit {
         #[arg(long, value_name = "TIME")]
         until: Option<String>,
         /// Only the newest N
-        #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(i64).range(1..=100_000))]
-        limit: i64,
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+        limit: Option<i64>,
     },
     /// Go along the log: exit 1 when a row was changed, removed or put in
     #[command(after_help = "Example: muster audit verify --json")]

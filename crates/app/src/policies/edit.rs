@@ -406,7 +406,7 @@ pub async fn fork(
                 let layer = load::in_force(tx, policy).await?.layer(LayerName::Task).clone();
                 let id = child(tx, &parent, &name, &layer, now).await?;
                 if let Some(task) = task {
-                    repoint(tx, task, Some(id), &name, now).await?;
+                    repoint(tx, task, Some(id), now).await?;
                 }
                 Ok(Forked { id })
             })
@@ -438,22 +438,19 @@ async fn child(
     Ok(id)
 }
 
-async fn repoint(
-    tx: &mut Tx,
-    task: TaskId,
-    policy: Option<PolicyId>,
-    name: &str,
-    now: Time,
-) -> Result<(), PolicyError> {
+async fn repoint(tx: &mut Tx, task: TaskId, policy: Option<PolicyId>, now: Time) -> Result<(), PolicyError> {
     if tx.run(&sql::ATTACH, (task, policy)).await? != 1 {
         return Err(PolicyError::NoSuchTask);
     }
-    let id = policy.map_or_else(|| load::CLOSED.to_owned(), |id| id.to_string());
+    let policy = match policy {
+        None => Subjects::closed(),
+        Some(id) => Subjects::of(&load::by_id(tx, id).await?),
+    };
     let event = Event {
         name: "policy.attach",
         actor: "owner".to_owned(),
         subject: Subject::Task(task),
-        data: json!({"policy": {"id": id, "name": name}}),
+        data: json!({"policy": policy}),
     };
     audit::record(tx, now, event).await?;
     wake(tx);
@@ -470,11 +467,11 @@ pub async fn attach(app: &App, owner: OwnerId, chosen: Chosen, task: TaskId) -> 
         .write(owner, move |tx| {
             Box::pin(async move {
                 match chosen {
-                    Chosen::Closed => repoint(tx, task, None, load::CLOSED, now).await,
+                    Chosen::Closed => repoint(tx, task, None, now).await,
                     Chosen::Own(found) => {
                         // Held until this is stored: a deletion that began first has taken it, one that comes later finds the task.
                         let found = load::for_edit(tx, found.id).await?;
-                        repoint(tx, task, Some(found.id), &found.name, now).await
+                        repoint(tx, task, Some(found.id), now).await
                     }
                 }
             })
@@ -598,7 +595,7 @@ pub async fn apply_preset(
                         WhenShared::Fork(task) => {
                             let name = free_name(tx, &found.name, task).await?;
                             let id = child(tx, &found, &name, &layer, now).await?;
-                            repoint(tx, task, Some(id), &name, now).await?;
+                            repoint(tx, task, Some(id), now).await?;
                             let child = load::by_id(tx, id).await?;
                             let data = about(&child, child.revision, more);
                             audit::record(tx, now, owner_event("policy.apply_preset", id, data)).await?;

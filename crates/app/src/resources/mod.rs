@@ -64,7 +64,12 @@ pub async fn all(tx: &mut Tx) -> Result<Resources, Fault> {
         if let Some(project) = row.project {
             found.projects.insert(resource.clone(), project.to_string());
         }
-        found.names.insert(resource.clone(), row.name);
+        let name = match kind {
+            // Its branch without what all of them begin with: a word that can be typed.
+            ScopeKind::Worktree => row.name.strip_prefix("muster/").unwrap_or(&row.name).to_owned(),
+            _ => row.name,
+        };
+        found.names.insert(resource.clone(), name);
         if row.removed_at.is_none() {
             let target = target_of(&resource, row.project)?;
             found.keep(target);

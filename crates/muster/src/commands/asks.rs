@@ -16,6 +16,8 @@ use crate::output::{self, Failure};
 
 /// How often a watch looks by itself: what another process parks wakes nobody on SQLite.
 const LOOK: Duration = Duration::from_millis(250);
+/// How much of a call's arguments a watch prints on its line.
+const ARGUMENTS: usize = 500;
 
 pub(super) async fn run(config: &Config, command: cli::Asks, json: bool) -> Result<(), Failure> {
     let app = offline(config).await?;
@@ -180,13 +182,16 @@ fn tell(asks: &[Ask], told: &mut HashSet<AskId>, json: bool) -> Result<(), Failu
         if json {
             output::json_line(&ask.json())?;
         } else {
+            let arguments: String = ask.arguments.to_string().chars().take(ARGUMENTS).collect();
             let line = format!(
-                "{} {} asks for {} with {} until {}; answer with muster asks approve {} or muster asks refuse {}",
+                "{} {} on task {} asks for {} with {} {arguments} until {}; muster asks show {} has all of it, muster asks approve {} lets it and matching calls go on for 60 seconds, muster asks refuse {} does not",
                 ask.id,
                 ask.label,
+                task(ask),
                 pairs(ask),
                 ask.tool,
                 ask.expires_at.rfc3339(),
+                ask.id,
                 ask.id,
                 ask.id
             );

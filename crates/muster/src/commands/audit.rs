@@ -64,7 +64,7 @@ fn filter(command: Audit) -> Result<(crate::cli::OwnerArg, Filter), Failure> {
         since: time(since, unbounded.since)?,
         until: time(until, unbounded.until)?,
         before: unbounded.before,
-        limit,
+        limit: limit.unwrap_or(i64::MAX),
     };
     Ok((whose, filter))
 }
