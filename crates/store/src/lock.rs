@@ -142,10 +142,16 @@ impl HeldLock {
         self.release().await;
     }
 
-    /// Whether the lock is still ours: a connection to Postgres that broke has given it back.
+    /// Whether the lock is still ours, and others can see it: a connection to Postgres that broke has given it back, and a file that was
+    /// deleted is held by nobody who looks for it.
     pub async fn still_held(&mut self) -> bool {
         match &mut self.held {
-            Held::File { .. } => true,
+            Held::File { _file, path } => {
+                use std::os::unix::fs::MetadataExt as _;
+                let own = _file.metadata().map(|found| found.ino());
+                let there = std::fs::metadata(path).map(|found| found.ino());
+                matches!((own, there), (Ok(own), Ok(there)) if own == there)
+            }
             Held::Postgres { conn } => conn.ping().await.is_ok(),
         }
     }

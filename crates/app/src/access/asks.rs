@@ -144,7 +144,6 @@ pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fa
     let mut ended = !tx.all::<(i64,)>(&sql::EXPIRE, (now,)).await?.is_empty();
     for process in gone {
         tx.run(&sql::CALLERS_GONE, (*process,)).await?;
-        tx.run(&sql::APPROVERS_GONE, (*process,)).await?;
     }
     for (id,) in tx.all::<(i64,)>(&sql::ABANDONED, ()).await? {
         let id = AskId::new(id);
@@ -334,8 +333,21 @@ pub async fn sweep(app: &App) -> Result<(), Fault> {
             Box::pin(async move { tx.all(&sql::BUSY_OWNERS, ()).await })
         })
         .await?;
-    for (owner,) in owners {
-        lapse_now(app, OwnerId::new(owner)).await?;
+    let mut gone = Vec::new();
+    for (owner,) in &owners {
+        let owner = OwnerId::new(*owner);
+        lapse_now(app, owner).await?;
+        gone.append(&mut presence::look(app, owner).await?.gone);
+    }
+    for process in app.process.long_gone(&gone) {
+        for (owner,) in &owners {
+            app.db
+                .write(OwnerId::new(*owner), move |tx| {
+                    Box::pin(async move { tx.run(&sql::APPROVERS_GONE, (process,)).await })
+                })
+                .await
+                .map(|_| ())?;
+        }
     }
     Ok(())
 }

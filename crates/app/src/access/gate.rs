@@ -3,7 +3,7 @@
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{AskId, OwnerId, TaskId, TokenId};
-use muster_policy::{Action, Decision, Judged, Needs, Permit};
+use muster_policy::{Action, Decision, Judged, Needs, Pair, Permit};
 use muster_store::Tx;
 use serde_json::{Value, json};
 
@@ -127,7 +127,25 @@ pub(super) fn pairs_json(resources: &Resources, judged: &[Judged]) -> Value {
         .collect()
 }
 
-fn judged(stand: &Stand, needs: &Needs) -> Vec<Judged> {
+/// What a call charges by now: a resource that was removed since is one that does not exist, which no grant covers.
+pub(super) fn as_it_is(stand: &Stand, needs: &Needs) -> Needs {
+    let mut pairs = needs.pairs().iter().map(|pair| {
+        let there = pair.target().filter(|target| {
+            let resource = target.resource();
+            stand.resources.target(resource.kind(), resource.id()).is_some()
+        });
+        match there {
+            Some(target) => Pair::new(pair.action(), target.clone()),
+            None => Pair::naming_nothing(pair.action()),
+        }
+    });
+    match pairs.next() {
+        Some(first) => Needs::new(first, pairs),
+        None => needs.clone(),
+    }
+}
+
+pub(super) fn judged(stand: &Stand, needs: &Needs) -> Vec<Judged> {
     needs
         .pairs()
         .iter()

@@ -1,8 +1,8 @@
 //! Who is there: processes that hold calls, and people who can be shown an ask. Never believes a row: each counts while a lock that dies with its process is held.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use muster_core::Fault;
 use muster_core::ids::OwnerId;
@@ -16,11 +16,17 @@ use crate::App;
 /// The class of the locks by which processes see each other.
 const CLASS: &str = "process";
 /// How often a process makes sure that it still holds its own: a database that was restarted has let go of it.
-const KEEP: Duration = Duration::from_secs(2);
+const KEEP: Duration = Duration::from_millis(500);
 
-/// This process as others see it. Cloning shares it.
+/// How long a process must have been gone before its people are forgotten: a lock that a restarted database let go of is taken again.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// This process as others see it, and since when it has seen others gone. Cloning shares it.
 #[derive(Clone, Default)]
-pub struct Process(Arc<Mutex<Option<Own>>>);
+pub struct Process(
+    Arc<Mutex<Option<Own>>>,
+    Arc<std::sync::Mutex<HashMap<i64, Instant>>>,
+);
 
 struct Own {
     number: i64,
@@ -56,6 +62,17 @@ impl Process {
         drop(own);
         self.clone().keep(app);
         Ok(number)
+    }
+
+    /// Those of `gone` that have been gone for long, without a break.
+    pub(super) fn long_gone(&self, gone: &[i64]) -> Vec<i64> {
+        let mut since = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        since.retain(|process, _| gone.contains(process));
+        let now = Instant::now();
+        gone.iter()
+            .filter(|process| now.duration_since(*since.entry(**process).or_insert(now)) >= FORGOTTEN)
+            .copied()
+            .collect()
     }
 
     /// Holds on until muster stops.

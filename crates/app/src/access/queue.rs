@@ -68,13 +68,13 @@ pub(super) async fn queue(app: &App, who: &Who, call: &Call) -> Result<Queued<Wa
         Ok(match find(&own, &who, &call).await? {
             Queued::Permitted(permitted) => Queued::Permitted(permitted),
             Queued::Refused(refused) => Queued::Refused(refused),
-            Queued::Waits(place) => Queued::Waits(Waiting::of_call(&own, &who, &call, place)),
+            Queued::Waits((place, facts)) => Queued::Waits(Waiting::new(&own, facts, place)),
         })
     })
     .await
 }
 
-async fn find(app: &App, who: &Who, call: &Call) -> Result<Queued<Place>, Fault> {
+async fn find(app: &App, who: &Who, call: &Call) -> Result<Queued<(Place, Facts)>, Fault> {
     let process = app.process.number(app).await?;
     let seen = presence::look(app, who.owner).await?;
     let (who, call, now) = (who.clone(), call.clone(), app.clock.now());
@@ -118,7 +118,7 @@ async fn find(app: &App, who: &Who, call: &Call) -> Result<Queued<Place>, Fault>
                         Queued::Permitted(Permitted { permit })
                     }
                     Placed::Refused(refused) => Queued::Refused(refused),
-                    Placed::Waits(place) => Queued::Waits(place),
+                    Placed::Waits(place) => Queued::Waits((place, facts)),
                 })
             })
         })

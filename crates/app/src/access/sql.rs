@@ -91,7 +91,7 @@ pub(super) static APPROVERS_GONE: Sql = owned(
 );
 pub(super) static TOKEN_LIVE: Sql = owned(
     "access.token_live",
-    "SELECT count(*) FROM tokens WHERE owner_id = $1 AND id = $2 AND revoked_at IS NULL",
+    "SELECT count(*) FROM tokens k WHERE k.owner_id = $1 AND k.id = $2 AND k.revoked_at IS NULL AND NOT EXISTS (SELECT 1 FROM owners o WHERE o.id = $1 AND o.disabled_at IS NOT NULL)",
 );
 pub(super) static OWNER_NAME: Sql = owned("access.owner_name", "SELECT name FROM owners WHERE id = $1");
 /// Owners with something to look after.

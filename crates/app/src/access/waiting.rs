@@ -5,12 +5,13 @@ use std::time::Duration;
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{AskId, OwnerId};
-use muster_policy::{Answer, Approval};
+use muster_policy::Approval;
 use muster_store::{Topic, Tx};
-use serde_json::{Value, json};
 
 use super::asks::{self, wake};
-use super::gate::{Call, Facts, Permitted, Refused, Stand, Who, broken, hidden, hides, refused, stand};
+use super::gate::{
+    Call, Facts, Permitted, Refused, Stand, Who, as_it_is, broken, hidden, hides, judged, refused, stand,
+};
 use super::queue::Place;
 use super::sql;
 use super::state::AskState;
@@ -35,17 +36,6 @@ impl Waiting {
             place,
             ended: false,
         }
-    }
-
-    pub(super) fn of_call(app: &App, who: &Who, call: &Call, place: Place) -> Self {
-        let facts = Facts {
-            who: who.clone(),
-            tool: call.tool.clone(),
-            title: None,
-            pairs: charged(call),
-            policy: None,
-        };
-        Self::new(app, facts, place)
     }
 }
 
@@ -140,22 +130,6 @@ pub(super) async fn wait(
     }
 }
 
-/// The pairs of a call whose standing is not looked at any more.
-fn charged(call: &Call) -> Value {
-    call.needs
-        .pairs()
-        .iter()
-        .map(|pair| {
-            json!({
-                "action": pair.action().as_str(),
-                "resource": pair.resource().map(|resource| json!({"kind": resource.kind().as_str(), "id": resource.id()})),
-                "verdict": Answer::Ask.as_str(),
-                "layer": null,
-            })
-        })
-        .collect()
-}
-
 /// The process is being stopped: its call waits no longer. The ask expires with it, unless a call in another process waits for it too, or
 /// somebody answered at this very moment.
 async fn stopped(app: &App, owner: OwnerId, place: Place) -> Result<(AskState, Option<String>), Fault> {
@@ -230,7 +204,7 @@ async fn end(
                     AskState::Refused => {
                         facts.record(tx, now, "refused_by_person", ask, by.as_deref());
                         let message = "Refused, and nothing was done: your owner said no to this call. Do not try it again without another reason.";
-                        return Ok(Err(refused("refused_by_person", message, &facts, ask)));
+                        return Ok(Err(told(&stand, &call, refused("refused_by_person", message, &facts, ask))));
                     }
                     AskState::Withdrawn => (
                         "withdrawn",
@@ -242,10 +216,16 @@ async fn end(
                     ),
                 };
                 facts.record(tx, now, outcome, ask, None);
-                Ok(Err(refused(outcome, message, &facts, ask)))
+                Ok(Err(told(&stand, &call, refused(outcome, message, &facts, ask))))
             })
         })
         .await
+}
+
+/// What the agent is told: of a connection that it may not read any more nothing but that.
+fn told(stand: &Stand, call: &Call, refused: Refused) -> Refused {
+    let judged = judged(stand, &call.needs);
+    if hides(&judged) { hidden(&judged) } else { refused }
 }
 
 async fn approved(
@@ -263,7 +243,8 @@ async fn approved(
             "Withdrawn, and nothing was done: the token of this agent was revoked while the call waited.";
         return Ok(Err(refused("withdrawn", message, facts, Some(ask))));
     }
-    let decision = muster_policy::decide(stand.governing.standing(), &call.needs);
+    // What was removed while the call waited is not there any more.
+    let decision = muster_policy::decide(stand.governing.standing(), &as_it_is(stand, &call.needs));
     match decision.approved(Approval::Person) {
         Ok(permit) => {
             let outcome = permit.basis().outcome();

@@ -149,6 +149,13 @@ pub(super) async fn in_force(tx: &mut Tx, id: PolicyId) -> Result<Policy, Fault>
             ));
         };
         let broken = |error| unreadable("grants", grant_id, &error);
+        if kind == "any" && !scope.is_empty() {
+            return Err(Fault::contradiction(
+                "grants",
+                grant_id,
+                "its scope is any and names something",
+            ));
+        }
         grants.push(Grant {
             action: action.parse().map_err(broken)?,
             scope: Scope::from_parts(&kind, (kind != "any").then_some(scope.as_str())).map_err(broken)?,

@@ -420,6 +420,54 @@ fn a_revoked_token_gets_nothing_from_an_approval() {
 }
 
 #[test]
+fn a_call_of_a_disabled_owner_gets_nothing_from_an_approval() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        desk.grant(TASK, "db_read", "any", "ask").await;
+        let (waiting, ask) = desk.parked(desk.reads("staging").await).await;
+        muster_app::accounts::disable(desk.app(), "ada").await.unwrap();
+        desk.approve(&ask).await;
+        assert_eq!(ended(waiting).await.unwrap_err().code, "withdrawn");
+    });
+}
+
+#[test]
+fn a_call_on_what_was_removed_while_it_waited_gets_nothing_from_an_approval() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        desk.grant(TASK, "db_read", "any", "ask").await;
+        let (waiting, ask) = desk.parked(desk.reads("staging").await).await;
+        let id = muster_app::databases::find(desk.app(), desk.owner(), "staging")
+            .await
+            .unwrap()
+            .id;
+        muster_app::databases::remove(desk.app(), desk.owner(), id)
+            .await
+            .unwrap();
+        desk.approve(&ask).await;
+        assert_eq!(ended(waiting).await.unwrap_err().code, "refused_not_granted");
+    });
+}
+
+#[test]
+fn a_connection_that_was_hidden_while_its_call_waited_is_not_named_in_the_refusal() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        desk.grant(TASK, "db_read", "any", "ask").await;
+        let (waiting, ask) = desk.parked(desk.reads("staging").await).await;
+        desk.grant(GLOBAL, "db_read", "any", "deny").await;
+        desk.refuse(&ask).await;
+        let refused = ended(waiting).await.unwrap_err();
+        assert_eq!(refused.code, "refused_not_granted");
+        assert!(!refused.json().to_string().contains("staging"));
+        assert_eq!(
+            desk.newest_call().await.outcome.as_deref(),
+            Some("refused_by_person")
+        );
+    });
+}
+
+#[test]
 fn another_owner_sees_and_answers_nothing() {
     on_desks(|desk| async move {
         let _approver = desk.sits().await;

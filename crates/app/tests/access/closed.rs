@@ -117,3 +117,28 @@ fn somebody_who_was_killed_is_not_there_any_more() {
         second.db.close().await;
     });
 }
+
+#[test]
+fn somebody_whose_lock_was_lost_for_a_moment_is_there_again() {
+    on_desks(|desk| async move {
+        if desk.muster.engine != muster_store::Engine::Sqlite {
+            return;
+        }
+        desk.grant(TASK, "db_read", "any", "ask").await;
+        let _approver = desk.sits().await;
+        // Somebody tidied up where locks lie.
+        let folder = desk.muster.dir.path().join("locks");
+        for file in std::fs::read_dir(folder).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        for _ in 0..200 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            if access::somebody_present(desk.app(), desk.owner()).await.unwrap() {
+                break;
+            }
+        }
+        let (waiting, _) = desk.parked(desk.reads("staging").await).await;
+        waiting.abort();
+        desk.until_parked(0).await;
+    });
+}

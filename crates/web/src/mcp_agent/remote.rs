@@ -26,7 +26,7 @@ pub(super) enum Heard {
     Unauthorized,
     /// Nothing that answers as muster does is there; nothing was done.
     Nobody,
-    /// The connection broke after the request was sent: what came of it is not known.
+    /// A call was sent and not answered as muster answers: what came of it is not known.
     Broken,
 }
 
@@ -80,7 +80,10 @@ impl Remote {
         match answer.status() {
             StatusCode::OK => {}
             StatusCode::UNAUTHORIZED => return Heard::Unauthorized,
-            _ => return Heard::Nobody,
+            // There is no such door.
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => return Heard::Nobody,
+            // What stands before a muster says so too when that was ended in the middle of a call.
+            _ => return unheard(method),
         }
         let mut read = Vec::new();
         loop {
@@ -90,23 +93,32 @@ impl Remote {
                 Ok(Some(_)) | Err(_) => return Heard::Broken,
             }
         }
-        understood(&read, &id)
+        understood(&read, method, &id)
     }
 }
 
-fn understood(read: &[u8], id: &str) -> Heard {
+/// What is made of an answer that is none of muster's: a call may have been carried out before it was lost, and is not sent again.
+fn unheard(method: &str) -> Heard {
+    if method == "tools/call" {
+        Heard::Broken
+    } else {
+        Heard::Nobody
+    }
+}
+
+fn understood(read: &[u8], method: &str, id: &str) -> Heard {
     let Ok(Value::Object(mut answer)) = serde_json::from_slice(read) else {
-        return Heard::Nobody;
+        return unheard(method);
     };
     if answer.get("id").and_then(Value::as_str) != Some(id) {
-        return Heard::Nobody;
+        return unheard(method);
     }
     if let Some(result) = answer.remove("result") {
         return Heard::Result(result);
     }
     match answer.remove("error").map(serde_json::from_value::<ErrorData>) {
         Some(Ok(error)) => Heard::Error(error),
-        _ => Heard::Nobody,
+        _ => unheard(method),
     }
 }
 
@@ -116,7 +128,7 @@ mod tests {
 
     #[test]
     fn only_an_answer_to_this_request_is_one() {
-        let heard = |text: &str| understood(text.as_bytes(), "9-1");
+        let heard = |text: &str| understood(text.as_bytes(), "tools/list", "9-1");
         assert!(
             matches!(heard(r#"{"jsonrpc":"2.0","id":"9-1","result":{"a":1}}"#), Heard::Result(value) if value == json!({"a": 1}))
         );
@@ -133,6 +145,9 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":9,"result":{}}"#,
         ] {
             assert!(matches!(heard(other), Heard::Nobody), "{other}");
+            // A call that was sent may have been carried out, whatever came back.
+            let called = understood(other.as_bytes(), "tools/call", "9-1");
+            assert!(matches!(called, Heard::Broken), "{other}");
         }
     }
 }
