@@ -147,6 +147,10 @@ impl Decoder {
                         return None;
                     };
                     let line = self.buffer.split_to(at + 1);
+                    if at > LONGEST_HEADERS {
+                        self.state = State::Line { scanned: 0 };
+                        return Some(Frame::Noise);
+                    }
                     let line = line.trim_ascii();
                     self.state = match (line.is_empty(), length) {
                         (false, _) => State::Headers {
@@ -194,6 +198,10 @@ impl Decoder {
 
     fn line(&mut self, line: Bytes) -> Option<Frame> {
         let text = line.trim_ascii();
+        // First of all: of a line that came in pieces nothing else was looked at either.
+        if line.len() > self.largest {
+            return Some(Frame::TooLarge(answered(text.get(..HEAD).unwrap_or(text))));
+        }
         if text.is_empty() {
             return None;
         }
@@ -204,9 +212,6 @@ impl Decoder {
         if header_name(text).is_some_and(|name| name.eq_ignore_ascii_case(b"content-type")) {
             self.state = State::Headers { length: None };
             return None;
-        }
-        if line.len() > self.largest {
-            return Some(Frame::TooLarge(answered(text.get(..HEAD).unwrap_or(text))));
         }
         if begins_object(text) {
             self.seen = Framing::Lines;
@@ -309,6 +314,15 @@ mod tests {
         assert_eq!(wanted.len(), 6);
         for piece in 1..text.len() {
             assert_eq!(all(text.as_bytes(), piece, 1 << 20), wanted, "{piece}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_no_header_however_it_came() {
+        let text = format!("Content-Type: {}\n{{\"hd\"\n", "x".repeat(300));
+        for piece in [1, 100, 255, 400] {
+            let found = all(text.as_bytes(), piece, 256);
+            assert_eq!(found.last(), Some(&message("{\"hd\"\n")), "{piece}");
         }
     }
 
