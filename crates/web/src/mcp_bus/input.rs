@@ -103,7 +103,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let it = &mut *self;
-        if it.line.is_empty() {
+        // Also when a part of a line is there: it may be the beginning of one that is answered here.
+        if it.line.is_empty() || it.state == State::Reading {
             let more = ready!(it.poll_more(cx));
             if !matches!(more, Ok(true)) {
                 it.ended.cancel();
@@ -272,7 +273,13 @@ mod tests {
         };
         let sent: String = parts.concat();
         let feeding = tokio::spawn(async move {
-            writer.write_all(sent.as_bytes()).await.unwrap();
+            // The first of them byte by byte: whoever reads finds a part of a line and nothing behind it.
+            let (slow, rest) = sent.as_bytes().split_at(100);
+            for byte in slow.chunks(1) {
+                writer.write_all(byte).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            writer.write_all(rest).await.unwrap();
         });
         let mut passed = Vec::new();
         input.read_to_end(&mut passed).await.unwrap();
