@@ -84,9 +84,20 @@ pub(super) struct Stand {
     pub(super) resources: Resources,
 }
 
-/// What governs this agent now. One without a task is under the built-in policy, which grants nothing.
-pub(super) async fn stand(tx: &mut Tx, task: Option<TaskId>) -> Result<Stand, Fault> {
+/// What governs this agent now, with what these pairs name.
+pub(super) async fn stand(tx: &mut Tx, task: Option<TaskId>, pairs: &[Pair]) -> Result<Stand, Fault> {
+    let resources = resources::of_pairs(tx, pairs).await?;
+    stand_among(tx, task, resources).await
+}
+
+/// What governs this agent now, with everything there is or was: for lists.
+pub(super) async fn stand_in_full(tx: &mut Tx, task: Option<TaskId>) -> Result<Stand, Fault> {
     let resources = resources::all(tx).await?;
+    stand_among(tx, task, resources).await
+}
+
+/// An agent without a task is under the built-in policy, which grants nothing.
+async fn stand_among(tx: &mut Tx, task: Option<TaskId>, resources: Resources) -> Result<Stand, Fault> {
     let found = match task {
         None => None,
         Some(id) => Some(
@@ -311,7 +322,7 @@ async fn first(app: &App, who: &Who, call: &Call) -> Result<Step, Fault> {
     app.db
         .write(who.owner, move |tx| {
             Box::pin(async move {
-                let stand = stand(tx, who.task).await?;
+                let stand = stand(tx, who.task, call.needs.pairs()).await?;
                 let facts = Facts::of(&who, &call, &stand);
                 match muster_policy::decide(stand.governing.standing(), &call.needs) {
                     Decision::Allow(permit) => {
@@ -335,7 +346,7 @@ pub async fn refuse_at_gate(app: &App, caller: &AgentCaller, call: Call, message
         .db
         .write(who.owner, move |tx| {
             Box::pin(async move {
-                let stand = stand(tx, asking.task).await?;
+                let stand = stand(tx, asking.task, stopped.needs.pairs()).await?;
                 let facts = Facts::of(&asking, &stopped, &stand);
                 Ok(
                     match muster_policy::decide(stand.governing.standing(), &stopped.needs) {

@@ -82,7 +82,7 @@ async fn find(app: &App, who: &Who, call: &Call) -> Result<Queued<(Place, Facts)
         .write_in_turn(who.owner, "asks", who.owner.get(), move |tx| {
             Box::pin(async move {
                 asks::lapse(tx, now, &seen.gone).await?;
-                let stand = stand(tx, who.task).await?;
+                let stand = stand(tx, who.task, call.needs.pairs()).await?;
                 let facts = Facts::of(&who, &call, &stand);
                 let decision = muster_policy::decide(stand.governing.standing(), &call.needs);
                 let asked = match decision {

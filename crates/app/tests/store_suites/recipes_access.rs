@@ -362,6 +362,12 @@ fn resources(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
     Some(match act {
         "all" | "repos" => (Nothing, args![]),
         "of_task" => (Nothing, args![s.access.task]),
+        "project" => (Nothing, args![s.access.project]),
+        "host" => (Nothing, args![s.access.host]),
+        "integration" => (Nothing, args![s.access.integration]),
+        "worktree" => (Nothing, args![s.access.worktree]),
+        "db_connection" => (Nothing, args![s.access.connection]),
+        "repo" => (Nothing, args![format!("{}-repo", s.name)]),
         _ => return None,
     })
 }
