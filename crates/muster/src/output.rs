@@ -97,6 +97,10 @@ impl From<muster_core::Fault> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            // Whoever read the output has seen enough, as `head` has.
+            return Self::silent();
+        }
         Self::refused("io", error.to_string())
     }
 }
@@ -104,7 +108,7 @@ impl From<std::io::Error> for Failure {
 /// Prints one JSON document.
 pub(crate) fn document(value: &Value) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value).map_err(|e| Failure::refused("io", e.to_string()))?;
+    serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from)?;
     out.write_all(b"\n")?;
     Ok(())
 }
@@ -112,7 +116,7 @@ pub(crate) fn document(value: &Value) -> Result<(), Failure> {
 /// Prints one JSON document on a line of its own, at once.
 pub(crate) fn json_line(value: &Value) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, value).map_err(|e| Failure::refused("io", e.to_string()))?;
+    serde_json::to_writer(&mut out, value).map_err(std::io::Error::from)?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
 }

@@ -138,10 +138,11 @@ impl TryFrom<Row> for Ask {
     }
 }
 
-/// Makes real what time and dead processes have done: asks that nobody answered in time and asks whose callers ended with their process
-/// are expired. Runs first in every act on asks.
+/// Makes real what time, revocations and dead processes have done: asks that nobody answered in time and asks whose callers ended with their
+/// process are expired, those of a revoked token are withdrawn. Runs first in every act on asks.
 pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fault> {
     let mut ended = !tx.all::<(i64,)>(&sql::EXPIRE, (now,)).await?.is_empty();
+    ended |= !tx.all::<(i64,)>(&sql::WITHDRAW_REVOKED, (now,)).await?.is_empty();
     for process in gone {
         tx.run(&sql::CALLERS_GONE, (*process,)).await?;
     }

@@ -251,6 +251,12 @@ impl Resources {
         Target::new(resource.clone()).ok()
     }
 
+    /// Whether this id was ever a resource's, which is also so while it is one's.
+    #[must_use]
+    pub fn was_there(&self, resource: &Resource) -> bool {
+        self.names.contains_key(resource)
+    }
+
     /// What a word on the command line names: an id first, then a name of an existing resource.
     #[must_use]
     pub fn find(&self, kind: ScopeKind, word: &str) -> Option<&Target> {

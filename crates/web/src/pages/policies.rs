@@ -328,13 +328,13 @@ async fn act(
             "The preset is in the place of the layer. Edit it row by row."
         }
         "fork" => {
-            let forked = policies::fork(app, owner, policy, form.name.trim(), None).await?;
+            let forked = policies::fork(app, owner, policy, None, form.name.trim(), None).await?;
             let words =
                 "The fork is made. Its upper two layers are read from its root, whenever it is resolved.";
             return Ok(Some((format!("/policies/{}", forked.id), words)));
         }
         "delete" => {
-            policies::delete(app, owner, policy).await?;
+            policies::delete(app, owner, policy, None).await?;
             return Ok(Some(("/policies".to_owned(), "The policy is deleted.")));
         }
         _ => return Ok(None),

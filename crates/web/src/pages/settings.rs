@@ -194,7 +194,7 @@ async fn compose(
         Ok((
             accounts::passkeys(&web.app, caller.owner).await?,
             accounts::tokens(&web.app, caller.owner).await?,
-            settings::list(&web.app, caller.owner).await?,
+            settings::list(&web.app, caller.owner).await,
         ))
     };
     let (passkeys, tokens, values) = facts().await.map_err(|fault| refuse::fault(&fault))?;
