@@ -9,6 +9,7 @@ mod health;
 mod key;
 pub mod mcp_agent;
 pub mod mcp_bus;
+pub mod packages;
 mod pages;
 mod plugin_v1;
 mod router;

@@ -34,6 +34,7 @@ const EDGES: [(&str, Ours); 20] = [
             "muster-policy",
             "muster-db-gateway",
             "muster-forge",
+            "muster-plugin-host",
             "muster-worktree",
             "muster-app",
             "muster-bus",
