@@ -31,7 +31,8 @@ pub struct Ask {
     pub tool: String,
     /// The arguments of the call, as the agent gave them: outside text.
     pub arguments: Value,
-    /// What is told of a plugin package's tool besides: `{"plugin","server","description","reason"}`, the description outside text. Null for a permission.
+    /// What is told of a plugin package's tool besides: `{"plugin","server","description","reason"}`, the description outside text.
+    /// Of a permission `{"pairs","policy"}` as they were decided when it was put, for a row that nobody else can write any more.
     pub about: Value,
     /// Every pair that the call charges, with the names as they were.
     pub pairs: Value,
@@ -195,9 +196,9 @@ fn ended_call(ask: &Ask, outcome: &'static str) -> Call {
         data: json!({
             "agent": ask.caller_json(),
             "task": ask.task.as_ref().map(|(id, title)| json!({"id": id.to_string(), "title": title})),
-            "pairs": ask.pairs,
+            "pairs": ask.about.get("pairs").unwrap_or(&ask.pairs),
             "ask_id": ask.id.to_string(),
-            "policy": null,
+            "policy": ask.about.get("policy"),
             "decided_by": null,
         }),
     }
