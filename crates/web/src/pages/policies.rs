@@ -103,9 +103,13 @@ impl Form {
         Ok(Edit {
             policy,
             layer: self.layer()?,
-            // A form of ours always says one; whatever says none was meant for no revision there is.
-            revision: Some(self.revision.parse().unwrap_or(0)),
+            revision: Some(self.revision()),
         })
+    }
+
+    /// A form of ours always says one; whatever says none was meant for no revision there is.
+    fn revision(&self) -> i64 {
+        self.revision.parse().unwrap_or(0)
     }
 
     /// The edit as one that is only considered; nothing for what changes no layer.
@@ -334,7 +338,7 @@ async fn act(
             return Ok(Some((format!("/policies/{}", forked.id), words)));
         }
         "delete" => {
-            policies::delete(app, owner, policy, None).await?;
+            policies::delete(app, owner, policy, Some(form.revision())).await?;
             return Ok(Some(("/policies".to_owned(), "The policy is deleted.")));
         }
         _ => return Ok(None),
