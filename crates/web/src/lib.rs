@@ -9,6 +9,7 @@ mod health;
 mod key;
 pub mod mcp_agent;
 pub mod mcp_bus;
+mod packages;
 mod pages;
 mod plugin_v1;
 mod router;
@@ -17,6 +18,7 @@ mod state;
 mod tries;
 mod whole;
 
+pub use packages::PackageLimits;
 pub use router::{Door, Route, router, routes};
 pub use serve::{Limits, serve};
 pub use state::{Origin, Setup, Web};

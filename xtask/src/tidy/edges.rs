@@ -37,6 +37,7 @@ const EDGES: [(&str, Ours); 20] = [
             "muster-worktree",
             "muster-app",
             "muster-bus",
+            "muster-plugin-host",
             "muster-wire",
         ]),
     ),
