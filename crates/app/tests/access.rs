@@ -20,6 +20,8 @@ mod forking;
 mod presets;
 #[path = "access/previewing.rs"]
 mod previewing;
+#[path = "access/prompting.rs"]
+mod prompting;
 #[path = "access/races.rs"]
 mod races;
 #[path = "access/transfer.rs"]

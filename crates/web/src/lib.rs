@@ -9,7 +9,7 @@ mod health;
 mod key;
 pub mod mcp_agent;
 pub mod mcp_bus;
-mod packages;
+pub mod packages;
 mod pages;
 mod plugin_v1;
 mod router;

@@ -21,9 +21,9 @@ pub struct Ask {
     pub state: AskState,
     /// `permission` or `plugin_tool`.
     pub kind: String,
-    /// The token that the agent called with.
-    pub agent: TokenId,
-    /// What the owner calls that agent.
+    /// The token that the agent called with; a session without one is known by its id alone.
+    pub agent: Option<TokenId>,
+    /// What the owner calls that agent, or the session's id. Outside text.
     pub label: String,
     /// The agent's task and its title.
     pub task: Option<(TaskId, String)>,
@@ -31,6 +31,8 @@ pub struct Ask {
     pub tool: String,
     /// The arguments of the call, as the agent gave them: outside text.
     pub arguments: Value,
+    /// What is told of a plugin package's tool besides: `{"plugin","server","description","reason"}`, the description outside text. Null for a permission.
+    pub about: Value,
     /// Every pair that the call charges, with the names as they were.
     pub pairs: Value,
     /// Since when it waits.
@@ -44,6 +46,17 @@ pub struct Ask {
 }
 
 impl Ask {
+    fn caller(&self) -> audit::Caller {
+        self.agent.map_or_else(
+            || audit::Caller::Session(self.label.clone()),
+            audit::Caller::Agent,
+        )
+    }
+
+    fn caller_json(&self) -> Value {
+        json!({"id": self.agent.map(|id| id.to_string()), "label": self.label})
+    }
+
     /// The ask as `--json` and pages' scripts print it.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -51,7 +64,7 @@ impl Ask {
             "id": self.id.to_string(),
             "state": self.state.as_str(),
             "kind": self.kind,
-            "agent": {"id": self.agent.to_string(), "label": self.label},
+            "agent": self.caller_json(),
             "task": self.task.as_ref().map(|(id, title)| json!({"id": id.to_string(), "title": title})),
             "tool": self.tool,
             "arguments": self.arguments,
@@ -101,8 +114,10 @@ struct Row {
     id: i64,
     state: String,
     kind: String,
-    token_id: i64,
-    label: String,
+    token_id: Option<i64>,
+    label: Option<String>,
+    session: Option<String>,
+    about: Option<String>,
     task_id: Option<i64>,
     title: Option<String>,
     tool: String,
@@ -123,8 +138,15 @@ impl TryFrom<Row> for Ask {
             id: AskId::new(row.id),
             state: AskState::parse(&row.state).ok_or_else(|| broken("its state is none of the five"))?,
             kind: row.kind,
-            agent: TokenId::new(row.token_id),
-            label: row.label,
+            agent: row.token_id.map(TokenId::new),
+            label: row
+                .label
+                .or(row.session)
+                .ok_or_else(|| broken("it is neither an agent's nor a session's"))?,
+            about: row
+                .about
+                .map_or(Ok(Value::Null), |about| serde_json::from_str(&about))
+                .map_err(|_| broken("what is told of its tool is not JSON"))?,
             task: row.task_id.map(TaskId::new).zip(row.title),
             tool: row.tool,
             arguments: serde_json::from_str(&row.arguments)
@@ -165,12 +187,12 @@ pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fa
 /// The audit row of a call whose own process cannot write it any more.
 fn ended_call(ask: &Ask, outcome: &'static str) -> Call {
     Call {
-        agent: ask.agent,
+        agent: ask.caller(),
         task: ask.task.as_ref().map(|(id, _)| *id),
         tool: ask.tool.clone(),
         outcome,
         data: json!({
-            "agent": {"id": ask.agent.to_string(), "label": ask.label},
+            "agent": ask.caller_json(),
             "task": ask.task.as_ref().map(|(id, title)| json!({"id": id.to_string(), "title": title})),
             "pairs": ask.pairs,
             "ask_id": ask.id.to_string(),

@@ -2,7 +2,7 @@
 
 use muster_core::Fault;
 use muster_core::clock::Time;
-use muster_core::ids::{AskId, OwnerId, TaskId, TokenId};
+use muster_core::ids::{AskId, OwnerId, TaskId};
 use muster_policy::{Action, Decision, Judged, Needs, Pair, Permit};
 use muster_store::Tx;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ impl Refused {
 #[derive(Debug, Clone)]
 pub(super) struct Who {
     pub(super) owner: OwnerId,
-    pub(super) token: TokenId,
+    pub(super) agent: audit::Caller,
     pub(super) label: String,
     pub(super) task: Option<TaskId>,
 }
@@ -70,10 +70,15 @@ impl Who {
     pub(super) fn of(caller: &AgentCaller) -> Self {
         Self {
             owner: caller.owner,
-            token: caller.token,
+            agent: audit::Caller::Agent(caller.token),
             label: caller.label.clone(),
             task: caller.task,
         }
+    }
+
+    /// The caller as JSON shows it.
+    pub(super) fn json(&self) -> Value {
+        json!({"id": self.agent.token().map(|id| id.to_string()), "label": self.label})
     }
 }
 
@@ -186,12 +191,12 @@ impl Facts {
         decided_by: Option<&str>,
     ) {
         let call = audit::Call {
-            agent: self.who.token,
+            agent: self.who.agent.clone(),
             task: self.who.task,
             tool: self.tool.clone(),
             outcome,
             data: json!({
-                "agent": {"id": self.who.token.to_string(), "label": self.who.label},
+                "agent": self.who.json(),
                 "task": self.who.task.map(|id| json!({"id": id.to_string(), "title": self.title})),
                 "pairs": self.pairs,
                 "policy": self.policy,
@@ -271,7 +276,7 @@ pub async fn decide(app: &App, caller: &AgentCaller, call: Call) -> Result<Permi
         Err(fault) => Err(unrecorded(app, &who, &call, &fault).await),
         Ok(Step::Permitted(permitted)) => Ok(permitted),
         Ok(Step::Refused(refused)) => Err(refused),
-        Ok(Step::Ask) => match queue(app, &who, &call).await {
+        Ok(Step::Ask) => match queue(app, caller.token, &who, &call).await {
             Err(fault) => Err(unrecorded(app, &who, &call, &fault).await),
             Ok(Queued::Permitted(permitted)) => Ok(permitted),
             Ok(Queued::Refused(refused)) => Err(refused),

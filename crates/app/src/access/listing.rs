@@ -133,7 +133,7 @@ fn record(
     outcome: &'static str,
 ) {
     let call = audit::Call {
-        agent: caller.token,
+        agent: audit::Caller::Agent(caller.token),
         task: caller.task,
         tool,
         outcome,

@@ -1,7 +1,7 @@
 //! Prompts for the tools of plugin packages: on the same queue as permissions. Never runs a tool unasked because nobody was there.
 
 use muster_core::Fault;
-use muster_core::ids::AskId;
+use muster_core::ids::{AskId, OwnerId};
 use muster_core::secret::sha256_hex;
 use serde_json::{Value, json};
 
@@ -11,17 +11,68 @@ use super::presence;
 use super::queue::{New, Placed, place};
 use super::sql;
 use super::state::{AskState, Unasked, canonical};
-use super::waiting::{Waiting, to_its_end, until_decided};
+use super::waiting::{Waiting, lives, to_its_end, until_decided};
 use crate::App;
 use crate::accounts::AgentCaller;
+use crate::audit::Caller;
+
+/// The longest description that an ask keeps, in characters.
+const DESCRIPTION: usize = 2_000;
+
+/// Who calls a plugin package's tool.
+#[derive(Debug, Clone)]
+pub enum Asker {
+    /// An agent of muster's.
+    Agent(AgentCaller),
+    /// A program that its owner started, which has no agent's token.
+    Session {
+        /// Whose.
+        owner: OwnerId,
+        /// The session's id. Outside text.
+        session: String,
+    },
+}
+
+impl Asker {
+    fn who(&self) -> Who {
+        match self {
+            Self::Agent(caller) => Who::of(caller),
+            Self::Session { owner, session } => Who {
+                owner: *owner,
+                agent: Caller::Session(session.clone()),
+                label: session.clone(),
+                task: None,
+            },
+        }
+    }
+}
 
 /// A call of a plugin package's tool that its approval rules want asked.
 #[derive(Debug, Clone)]
 pub struct ToolPrompt {
+    /// The package.
+    pub plugin: String,
+    /// Its server.
+    pub server: String,
     /// The tool's registered name.
     pub tool: String,
     /// The arguments as the agent gave them; outside text.
     pub arguments: Value,
+    /// What the server says about the tool; outside text.
+    pub description: Option<String>,
+    /// Why it is asked, as a sentence.
+    pub reason: &'static str,
+}
+
+impl ToolPrompt {
+    fn about(&self) -> String {
+        let description: Option<String> = self
+            .description
+            .as_ref()
+            .map(|text| text.chars().take(DESCRIPTION).collect());
+        json!({"plugin": self.plugin, "server": self.server, "description": description, "reason": self.reason})
+            .to_string()
+    }
 }
 
 /// How a prompt ended that did not end in a yes.
@@ -40,12 +91,12 @@ pub enum Unanswered {
 }
 
 /// Asks a person about a plugin tool's call: the same queue, expiry and page as permissions. With nobody to ask it is refused, whatever the
-/// setting says: only a grant of `ask` that somebody authored runs unasked.
+/// setting says: only a grant of `ask` that somebody authored runs unasked. Dropping the future withdraws the ask.
 ///
 /// # Errors
 /// [`Unanswered`]; the call must not be forwarded.
-pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result<AskId, Unanswered> {
-    let who = Who::of(caller);
+pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId, Unanswered> {
+    let who = asker.who();
     let broke = |fault: Fault| {
         tracing::error!(error = %fault.chain(), "a plugin tool's call could not be asked about, so it was refused");
         Unanswered::Withdrawn
@@ -53,14 +104,7 @@ pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result
     let process = app.process.number(app).await.map_err(broke)?;
     let seen = presence::look(app, who.owner).await.map_err(broke)?;
     let arguments = canonical(&tool.arguments).to_string();
-    let key = json!([who.token, tool.tool, arguments]).to_string();
-    let facts = Facts {
-        who: who.clone(),
-        tool: tool.tool,
-        title: None,
-        pairs: json!([]),
-        policy: None,
-    };
+    let key = json!([who.agent.token(), who.agent.session(), tool.tool, arguments]).to_string();
     let new = New {
         kind: "plugin_tool",
         parking: sha256_hex(key.as_bytes()),
@@ -68,6 +112,14 @@ pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result
         arguments,
         pairs: json!([]),
         unasked: Some(Unasked::Never),
+        about: Some(tool.about()),
+    };
+    let facts = Facts {
+        who: who.clone(),
+        tool: tool.tool,
+        title: None,
+        pairs: json!([]),
+        policy: None,
     };
     let now = app.clock.now();
     let (own, placing, guarded) = (app.clone(), facts.clone(), facts.clone());
@@ -101,19 +153,24 @@ pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result
     };
     let place = waiting.place;
     let (state, by) = until_decided(app, who.owner, place).await.map_err(broke)?;
-    let (outcome, answer) = match state {
-        AskState::Approved => ("allowed_by_person", Ok(place.ask)),
-        AskState::Refused => ("refused_by_person", Err(Unanswered::ByPerson)),
-        AskState::Withdrawn => ("withdrawn", Err(Unanswered::Withdrawn)),
-        AskState::Expired | AskState::Parked => ("refused_expired", Err(Unanswered::Expired)),
-    };
     let now = app.clock.now();
-    app.db
+    let answer = app
+        .db
         .write(who.owner, move |tx| {
             Box::pin(async move {
                 tx.run(&sql::LEAVE, (place.caller,)).await?;
+                let (outcome, answer) = match state {
+                    AskState::Approved if !lives(tx, &facts.who).await? => {
+                        ("withdrawn", Err(Unanswered::Withdrawn))
+                    }
+                    AskState::Approved => ("allowed_by_person", Ok(place.ask)),
+                    AskState::Refused => ("refused_by_person", Err(Unanswered::ByPerson)),
+                    AskState::Withdrawn => ("withdrawn", Err(Unanswered::Withdrawn)),
+                    AskState::Expired | AskState::Parked => ("refused_expired", Err(Unanswered::Expired)),
+                };
+                let by = by.filter(|_| outcome != "withdrawn");
                 facts.record(tx, now, outcome, Some(place.ask), by.as_deref());
-                Ok(())
+                Ok::<_, Fault>(answer)
             })
         })
         .await

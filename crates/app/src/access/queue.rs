@@ -2,7 +2,7 @@
 
 use muster_core::Fault;
 use muster_core::clock::Time;
-use muster_core::ids::AskId;
+use muster_core::ids::{AskId, TokenId};
 use muster_core::secret::sha256_hex;
 use muster_policy::{Approval, Decision, Judged, Request, is_covered};
 use muster_store::Tx;
@@ -33,10 +33,10 @@ pub(super) struct Place {
 }
 
 /// The keys of a call, as short as a row wants them.
-fn keys(who: &Who, call: &Call) -> (String, String, String) {
+fn keys(agent: TokenId, call: &Call) -> (String, String, String) {
     let arguments = canonical(&call.arguments).to_string();
     let request = Request {
-        agent: who.token,
+        agent,
         tool: &call.tool,
         needs: &call.needs,
         arguments: &arguments,
@@ -57,15 +57,22 @@ pub(super) struct New {
     pub(super) arguments: String,
     pub(super) pairs: Value,
     pub(super) unasked: Option<Unasked>,
+    /// What a person is told of a plugin tool besides.
+    pub(super) about: Option<String>,
 }
 
 /// Finds the call a place: covered, joined, parked, or refused because the queue is full or nobody can be asked.
 ///
 /// It goes on to its end also when whoever asked goes away meanwhile: a place that was stored is then given back by its guard.
-pub(super) async fn queue(app: &App, who: &Who, call: &Call) -> Result<Queued<Waiting>, Fault> {
+pub(super) async fn queue(
+    app: &App,
+    agent: TokenId,
+    who: &Who,
+    call: &Call,
+) -> Result<Queued<Waiting>, Fault> {
     let (own, who, call) = (app.clone(), who.clone(), call.clone());
     to_its_end(app, async move {
-        Ok(match find(&own, &who, &call).await? {
+        Ok(match find(&own, agent, &who, &call).await? {
             Queued::Permitted(permitted) => Queued::Permitted(permitted),
             Queued::Refused(refused) => Queued::Refused(refused),
             Queued::Waits((place, facts)) => Queued::Waits(Waiting::new(&own, facts, place)),
@@ -74,7 +81,7 @@ pub(super) async fn queue(app: &App, who: &Who, call: &Call) -> Result<Queued<Wa
     .await
 }
 
-async fn find(app: &App, who: &Who, call: &Call) -> Result<Queued<(Place, Facts)>, Fault> {
+async fn find(app: &App, agent: TokenId, who: &Who, call: &Call) -> Result<Queued<(Place, Facts)>, Fault> {
     let process = app.process.number(app).await?;
     let seen = presence::look(app, who.owner).await?;
     let (who, call, now) = (who.clone(), call.clone(), app.clock.now());
@@ -96,7 +103,7 @@ async fn find(app: &App, who: &Who, call: &Call) -> Result<Queued<(Place, Facts)
                     }
                     Decision::Ask(asked) => asked,
                 };
-                let (parking, approval, arguments) = keys(&who, &call);
+                let (parking, approval, arguments) = keys(agent, &call);
                 let new = New {
                     kind: "permission",
                     parking,
@@ -104,6 +111,7 @@ async fn find(app: &App, who: &Who, call: &Call) -> Result<Queued<(Place, Facts)
                     arguments,
                     pairs: asked_pairs(&stand.resources, asked.verdicts()),
                     unasked: None,
+                    about: None,
                 };
                 Ok(match place(tx, now, process, &seen, &facts, &new).await? {
                     Placed::Covered { ask, by } => {
@@ -182,7 +190,7 @@ pub(super) async fn place(
                     &sql::PARK,
                     (
                         new.kind,
-                        facts.who.token,
+                        facts.who.agent.token(),
                         facts.who.task,
                         facts.tool.as_str(),
                         new.arguments.as_str(),
@@ -191,6 +199,8 @@ pub(super) async fn place(
                         new.approval.as_str(),
                         now,
                         expires_at,
+                        facts.who.agent.session(),
+                        new.about.as_deref(),
                     ),
                 )
                 .await?;

@@ -5,8 +5,8 @@ use muster_store::{Sql, owned, system};
 macro_rules! asks {
     ($which:literal) => {
         concat!(
-            "SELECT a.id, a.state, a.kind, a.token_id, k.label, a.task_id, t.title, a.tool, a.arguments, a.pairs, a.created_at, a.expires_at, a.decided_at, a.decided_by \
-             FROM asks a JOIN tokens k ON k.owner_id = $1 AND k.id = a.token_id LEFT JOIN tasks t ON t.owner_id = $1 AND t.id = a.task_id WHERE a.owner_id = $1 AND ",
+            "SELECT a.id, a.state, a.kind, a.token_id, k.label, a.session, a.about, a.task_id, t.title, a.tool, a.arguments, a.pairs, a.created_at, a.expires_at, a.decided_at, a.decided_by \
+             FROM asks a LEFT JOIN tokens k ON k.owner_id = $1 AND k.id = a.token_id LEFT JOIN tasks t ON t.owner_id = $1 AND t.id = a.task_id WHERE a.owner_id = $1 AND ",
             $which
         )
     };
@@ -36,7 +36,7 @@ pub(super) static COVERING: Sql = owned(
 );
 pub(super) static PARK: Sql = owned(
     "access.park",
-    "INSERT INTO asks (owner_id, state, kind, token_id, task_id, tool, arguments, pairs, parking_key, approval_key, created_at, expires_at) VALUES ($1, 'parked', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id",
+    "INSERT INTO asks (owner_id, state, kind, token_id, task_id, tool, arguments, pairs, parking_key, approval_key, created_at, expires_at, session, about) VALUES ($1, 'parked', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id",
 );
 /// Only one that is parked: a decision is made once, and a late answer changes nothing.
 pub(super) static DECIDE: Sql = owned(

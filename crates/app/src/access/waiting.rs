@@ -228,6 +228,14 @@ fn told(stand: &Stand, call: &Call, refused: Refused) -> Refused {
     if hides(&judged) { hidden(&judged) } else { refused }
 }
 
+/// Whether the caller's token still counts; a session without one is there while it waits.
+pub(super) async fn lives(tx: &mut Tx, who: &Who) -> Result<bool, Fault> {
+    match who.agent.token() {
+        None => Ok(true),
+        Some(token) => Ok(tx.number(&sql::TOKEN_LIVE, (token,)).await? != 0),
+    }
+}
+
 async fn approved(
     tx: &mut Tx,
     now: Time,
@@ -237,7 +245,7 @@ async fn approved(
     ask: AskId,
     by: Option<String>,
 ) -> Result<Result<Permitted, Refused>, Fault> {
-    if tx.number(&sql::TOKEN_LIVE, (facts.who.token,)).await? == 0 {
+    if !lives(tx, &facts.who).await? {
         facts.record(tx, now, "withdrawn", Some(ask), None);
         let message =
             "Withdrawn, and nothing was done: the token of this agent was revoked while the call waited.";

@@ -57,6 +57,10 @@ pub enum Subject {
     Integration(IntegrationId),
     /// A database connection.
     Connection(muster_core::ids::ConnectionId),
+    /// A session that has no agent's token, by its id.
+    Session(String),
+    /// A plugin package, or a server or hook of it, by the name that its owner pointed at it with.
+    Package(String),
 }
 
 impl std::fmt::Display for Subject {
@@ -77,15 +81,63 @@ impl std::fmt::Display for Subject {
             Subject::Host(id) => write!(f, "host:{id}"),
             Subject::Integration(id) => write!(f, "integration:{id}"),
             Subject::Connection(id) => write!(f, "db_connection:{id}"),
+            Subject::Session(id) => write!(f, "session:{id}"),
+            Subject::Package(id) => write!(f, "package:{id}"),
         }
     }
 }
 
-/// One tool call of an agent's, as it was decided.
+/// Who makes a tool call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Caller {
+    /// An agent, by the token that it called with.
+    Agent(TokenId),
+    /// A session that has no agent's token, by its id. Outside text.
+    Session(String),
+}
+
+impl Caller {
+    /// The agent's token, if it has one.
+    #[must_use]
+    pub const fn token(&self) -> Option<TokenId> {
+        match self {
+            Self::Agent(token) => Some(*token),
+            Self::Session(_) => None,
+        }
+    }
+
+    /// The session, for one without a token.
+    #[must_use]
+    pub fn session(&self) -> Option<&str> {
+        match self {
+            Self::Agent(_) => None,
+            Self::Session(id) => Some(id),
+        }
+    }
+
+    fn subject(&self) -> Subject {
+        match self {
+            Self::Agent(token) => Subject::Token(*token),
+            Self::Session(id) => Subject::Session(id.clone()),
+        }
+    }
+}
+
+/// What a row is found by: a token's id, or a session's with the word that no token's id has.
+impl std::fmt::Display for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Agent(token) => token.fmt(f),
+            Self::Session(id) => write!(f, "session:{id}"),
+        }
+    }
+}
+
+/// One tool call, as it was decided.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// The token that the agent called with.
-    pub agent: TokenId,
+    /// Who called.
+    pub agent: Caller,
     /// The task the agent works on.
     pub task: Option<TaskId>,
     /// The tool.
@@ -111,7 +163,7 @@ pub struct Entry {
     pub subject: String,
     /// Further facts.
     pub data: Json,
-    /// For a call: the id of the agent's token.
+    /// For a call: the id of the agent's token, or `session:` and the session's id.
     pub agent: Option<String>,
     /// For a call: the id of the agent's task.
     pub task: Option<String>,
@@ -128,7 +180,7 @@ pub struct Entry {
 pub struct Filter {
     /// Only this event.
     pub event: String,
-    /// Only calls of this agent: the id of its token, or its label.
+    /// Only calls of this agent: the id of its token, its label, or the id of a session.
     pub agent: String,
     /// Only calls of agents on this task, by its id.
     pub task: String,
@@ -253,9 +305,12 @@ pub async fn record(tx: &mut Tx, now: Time, event: Event) -> Result<(), Fault> {
 pub fn record_call(tx: &mut Tx, now: Time, call: Call) {
     let new = New {
         at: now,
-        actor: format!("agent:{}", call.agent),
+        actor: match &call.agent {
+            Caller::Agent(token) => format!("agent:{token}"),
+            Caller::Session(_) => call.agent.to_string(),
+        },
         event: "call",
-        subject: Subject::Token(call.agent).to_string(),
+        subject: call.agent.subject().to_string(),
         data: call.data.to_string(),
         agent: Some(call.agent.to_string()),
         task: call.task.map(|task| task.to_string()),
@@ -343,7 +398,7 @@ pub async fn list(db: &Db, owner: OwnerId, filter: Filter) -> Result<Vec<Entry>,
     rows.into_iter().map(Entry::try_from).collect()
 }
 
-/// The ids of the tokens that a word names: one by its id, or all that have it for their label. An empty word stands for any.
+/// What calls that a word names are found by: a token by its id, all that have it for their label, a session by its id. An empty word stands for any.
 async fn agents(tx: &mut Tx, word: &str) -> Result<Vec<String>, Fault> {
     if word.is_empty() || word.contains('\0') {
         return Ok(vec![word.replace('\0', "-")]);
@@ -353,6 +408,7 @@ async fn agents(tx: &mut Tx, word: &str) -> Result<Vec<String>, Fault> {
     if !ids.iter().any(|id| id == word) {
         ids.push(word.to_owned());
     }
+    ids.push(Caller::Session(word.to_owned()).to_string());
     Ok(ids)
 }
 

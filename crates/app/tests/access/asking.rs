@@ -21,7 +21,10 @@ fn an_approved_call_goes_on() {
             .await;
         assert!(!waiting.is_finished());
         assert_eq!(ask.tool, "muster_db_query");
-        assert_eq!((ask.agent, ask.label.as_str()), (desk.agent.token, "worker"));
+        assert_eq!(
+            (ask.agent, ask.label.as_str()),
+            (Some(desk.agent.token), "worker")
+        );
         assert_eq!(ask.task.as_ref().map(|(id, _)| *id), Some(desk.task));
         assert_eq!(
             at(&ask.arguments, "/statement"),

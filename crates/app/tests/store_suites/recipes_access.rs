@@ -304,7 +304,9 @@ fn access(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
                 "a parking key",
                 "an approval key",
                 THEN,
-                LATE
+                LATE,
+                NO_TEXT,
+                NO_TEXT
             ],
         ),
         "decide" => (Nothing, args![a.ask, "approved", LATE, "taken over"]),

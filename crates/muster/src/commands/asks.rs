@@ -100,6 +100,13 @@ fn pairs(ask: &Ask) -> String {
     all.join(", ")
 }
 
+fn agent(ask: &Ask) -> String {
+    ask.agent.map_or_else(
+        || format!("session {}", ask.label),
+        |token| format!("{token} {}", ask.label),
+    )
+}
+
 fn task(ask: &Ask) -> String {
     ask.task
         .as_ref()
@@ -110,7 +117,7 @@ fn row(ask: &Ask) -> Vec<String> {
     vec![
         ask.id.to_string(),
         ask.state.as_str().to_owned(),
-        format!("{} {}", ask.agent, ask.label),
+        agent(ask),
         task(ask),
         ask.tool.clone(),
         pairs(ask),
@@ -122,7 +129,7 @@ fn in_full(ask: &Ask) -> Result<(), Failure> {
     let mut rows = vec![
         ("id", ask.id.to_string()),
         ("state", ask.state.as_str().to_owned()),
-        ("agent", format!("{} {}", ask.agent, ask.label)),
+        ("agent", agent(ask)),
         ("task", task(ask)),
         ("tool", ask.tool.clone()),
         ("asks for", pairs(ask)),

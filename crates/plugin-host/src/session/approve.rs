@@ -34,6 +34,8 @@ pub enum Verdict {
     NobodyToAsk,
     /// Too many asks wait already.
     Saturated,
+    /// The ask was given up before anybody decided, or could not be put.
+    Withdrawn,
 }
 
 impl Verdict {
@@ -41,7 +43,7 @@ impl Verdict {
         match self {
             Self::Allowed => "allow:person",
             Self::Refused => "deny:person",
-            Self::Expired => "deny:expired",
+            Self::Expired | Self::Withdrawn => "deny:expired",
             Self::NobodyToAsk => "deny:nobody_to_ask",
             Self::Saturated => "deny:queue_saturated",
         }
@@ -61,6 +63,10 @@ impl Verdict {
             Self::NobodyToAsk => (
                 "refused_nobody_to_ask",
                 "This call has to be approved, and nobody is there to ask. Nothing was sent to the tool; the owner can open the Asks page or allow the tool in settings.json.",
+            ),
+            Self::Withdrawn => (
+                "withdrawn",
+                "The ask about this call ended before the owner decided: the task was closed, the token was revoked, or muster could not ask. Nothing was sent to the tool.",
             ),
             Self::Saturated => (
                 "refused_queue_saturated",

@@ -294,7 +294,7 @@ impl Packages {
                 session: session(caller.token),
                 dir,
                 launcher: shared.launcher.clone(),
-                approver: Arc::new(Queue::new(shared.app.clone(), caller.clone())),
+                approver: Arc::new(Queue::new(shared.app.clone(), access::Asker::Agent(caller.clone()))),
                 budgets: Budgets::default(),
             },
         );

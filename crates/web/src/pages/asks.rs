@@ -8,7 +8,7 @@ use muster_app::access::{self, Ask, AskError, AskState, Decider};
 use muster_app::accounts::BrowserCaller;
 use muster_app::settings;
 use muster_core::clock::Time;
-use muster_core::ids::AskId;
+use muster_core::ids::{AskId, TokenId};
 use muster_core::{Fault, spell};
 use serde_json::Value;
 
@@ -38,7 +38,8 @@ struct AskView {
     /// Asked by a plugin tool's approval rules, not by a grant.
     plugin_tool: bool,
     agent: String,
-    agent_id: i64,
+    /// The token's number; a session without one has none.
+    agent_id: Option<i64>,
     task: Option<(i64, String)>,
     tool: String,
     pairs: Vec<PairView>,
@@ -71,7 +72,7 @@ impl AskView {
             id: ask.id.get(),
             plugin_tool: ask.kind == "plugin_tool",
             agent: one_line(&ask.label),
-            agent_id: ask.agent.get(),
+            agent_id: ask.agent.map(TokenId::get),
             task: ask.task.map(|(id, title)| (id.get(), one_line(&title))),
             tool: one_line(&ask.tool),
             pairs: pairs(&ask.pairs),
@@ -231,7 +232,7 @@ impl AsksPage {
             id,
             plugin_tool,
             agent: hostile(),
-            agent_id: 3,
+            agent_id: (!plugin_tool).then_some(3),
             task: (!plugin_tool).then(|| (4, hostile())),
             tool: hostile(),
             pairs: if plugin_tool {
@@ -272,7 +273,7 @@ impl AsksPage {
 #[cfg(test)]
 mod tests {
     use askama::Template as _;
-    use muster_core::ids::{TaskId, TokenId};
+    use muster_core::ids::TaskId;
     use serde_json::json;
 
     use super::*;
@@ -282,11 +283,12 @@ mod tests {
             id: AskId::new(7),
             state: AskState::Parked,
             kind: "permission".to_owned(),
-            agent: TokenId::new(3),
+            agent: Some(TokenId::new(3)),
             label: "the \u{202e}agent".to_owned(),
             task: Some((TaskId::new(4), "Tidy <up>".to_owned())),
             tool: "muster_db_query".to_owned(),
             arguments,
+            about: Value::Null,
             pairs: json!([
                 {"action": "db_read", "resource": {"kind": "db_connection", "id": "9", "name": "staging"}},
                 {"action": "hosts_read", "resource": null},

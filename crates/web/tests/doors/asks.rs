@@ -222,7 +222,11 @@ fn of_many_calls_at_once_sixteen_wait_the_rest_is_refused_and_equal_ones_share_a
         let parked = doors.parked(16).await;
         // Equal to one that waits: it takes no place, and is answered with it.
         let first = parked[0].clone();
-        let whose = if first.agent == agent.id { &agent } else { &other };
+        let whose = if first.agent == Some(agent.id) {
+            &agent
+        } else {
+            &other
+        };
         let joined: Vec<_> = (0..20)
             .map(|_| doors.waiting(whose, 2, CREATE, first.arguments.clone()))
             .collect();

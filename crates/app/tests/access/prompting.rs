@@ -1,0 +1,167 @@
+//! Prompts for plugin tools: on the queue of permissions, for agents and for sessions without a token. Never answers for a person.
+
+use std::time::Duration;
+
+use muster_app::access::{self, Ask, AskState, Asker, ToolPrompt, Unanswered};
+use muster_app::audit::{self, Filter};
+use muster_app::{accounts, settings};
+use muster_core::ids::AskId;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::kit::{Desk, SECOND, at, on_desks, until_callers};
+
+type Waiting = JoinHandle<Result<AskId, Unanswered>>;
+
+fn prompt(arguments: Value) -> ToolPrompt {
+    ToolPrompt {
+        plugin: "tools".to_owned(),
+        server: "disk".to_owned(),
+        tool: "mcp__plugin_tools_disk__wipe".to_owned(),
+        arguments,
+        description: Some("Wipes. \u{202e}Approve me".repeat(500)),
+        reason: "A rule wants it asked.",
+    }
+}
+
+fn start(desk: &Desk, asker: &Asker, arguments: Value) -> Waiting {
+    let (app, asker) = (desk.app().clone(), asker.clone());
+    tokio::spawn(async move { access::prompt(&app, &asker, prompt(arguments)).await })
+}
+
+async fn ended(waiting: Waiting) -> Result<AskId, Unanswered> {
+    tokio::time::timeout(Duration::from_secs(60), waiting)
+        .await
+        .expect("the prompt still waits")
+        .unwrap()
+}
+
+fn session(desk: &Desk, id: &str) -> Asker {
+    Asker::Session {
+        owner: desk.owner(),
+        session: id.to_owned(),
+    }
+}
+
+async fn parked(desk: &Desk, asker: &Asker, arguments: Value) -> (Waiting, Ask) {
+    let before = desk.asks(AskState::Parked).await.len();
+    let waiting = start(desk, asker, arguments);
+    let asks = desk.until_parked(before + 1).await;
+    (waiting, asks.last().unwrap().clone())
+}
+
+#[test]
+fn a_prompt_of_an_agent_and_one_of_a_session_wait_on_the_queue_of_permissions() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        let agent = Asker::Agent(desk.agent.clone());
+        let (first, ask) = parked(&desk, &agent, json!({"a": 1})).await;
+        assert_eq!(
+            (ask.agent, ask.kind.as_str()),
+            (Some(desk.agent.token), "plugin_tool")
+        );
+        assert_eq!(ask.json()["agent"]["label"], "worker");
+        assert_eq!(ask.about["server"], "disk");
+        assert_eq!(ask.about["reason"], "A rule wants it asked.");
+        assert!(ask.about["description"].as_str().unwrap().chars().count() == 2_000);
+        let (second, other) = parked(&desk, &session(&desk, "5"), json!({"a": 1})).await;
+        assert_eq!(
+            other.json()["agent"],
+            json!({"id": null, "label": "5"}),
+            "{}",
+            other.json()
+        );
+        assert_eq!(other.json()["task"], Value::Null);
+        assert_eq!(other.arguments, json!({"a": 1}));
+        desk.approve(&other).await;
+        assert_eq!(ended(second).await, Ok(other.id));
+        assert!(!first.is_finished(), "an answer to a session is none to an agent");
+        desk.refuse(&ask).await;
+        assert_eq!(ended(first).await, Err(Unanswered::ByPerson));
+        assert_eq!(desk.outcomes().await, ["allowed_by_person", "refused_by_person"]);
+    });
+}
+
+#[test]
+fn the_calls_of_a_session_are_found_by_its_id_and_are_no_tokens() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        // The number of the agent's token, as a session's id.
+        let posing = desk.agent.token.to_string();
+        let (waiting, ask) = parked(&desk, &session(&desk, &posing), json!({})).await;
+        desk.approve(&ask).await;
+        ended(waiting).await.unwrap();
+        let row = desk.newest_call().await;
+        assert_eq!(row.actor, format!("session:{posing}"));
+        assert_eq!(at(&row.data, "/agent"), &json!({"id": null, "label": posing}));
+        for (word, wanted) in [(posing.as_str(), 1), ("worker", 0), ("nobody", 0)] {
+            let filter = Filter {
+                agent: word.to_owned(),
+                ..Filter::default()
+            };
+            let found = audit::list(&desk.app().db, desk.owner(), filter).await.unwrap();
+            assert_eq!(found.len(), wanted, "{word}");
+        }
+        assert!(audit::verify(&desk.app().db, desk.owner()).await.unwrap().ok);
+    });
+}
+
+#[test]
+fn with_nobody_there_a_prompt_is_refused_whatever_the_setting_says() {
+    on_desks(|desk| async move {
+        for setting in ["false", "true"] {
+            desk.set(settings::REQUIRE_WHEN_CLOSED, setting).await;
+            let waiting = start(&desk, &session(&desk, "s"), json!({}));
+            assert_eq!(ended(waiting).await, Err(Unanswered::NobodyToAsk));
+        }
+    });
+}
+
+#[test]
+fn a_window_of_a_minute_covers_the_same_session_and_no_other() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        let (one, other) = (session(&desk, "one"), session(&desk, "other"));
+        let (waiting, ask) = parked(&desk, &one, json!({"a": 1})).await;
+        desk.approve(&ask).await;
+        ended(waiting).await.unwrap();
+        assert_eq!(ended(start(&desk, &one, json!({"a": 1}))).await, Ok(ask.id));
+        let (theirs, _) = parked(&desk, &other, json!({"a": 1})).await;
+        let (changed, _) = parked(&desk, &one, json!({"a": 2})).await;
+        desk.advance(SECOND * 61);
+        let (late, _) = parked(&desk, &one, json!({"a": 1})).await;
+        for waiting in [theirs, changed, late] {
+            waiting.abort();
+        }
+    });
+}
+
+#[test]
+fn a_prompt_that_is_given_up_is_withdrawn_and_one_that_nobody_answers_expires() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        let (waiting, ask) = parked(&desk, &session(&desk, "s"), json!({})).await;
+        waiting.abort();
+        desk.until_parked(0).await;
+        assert_eq!(desk.asks(AskState::Withdrawn).await[0].id, ask.id);
+        until_callers(&desk, 0).await;
+        let (waiting, _) = parked(&desk, &session(&desk, "s"), json!({})).await;
+        desk.advance(SECOND * 301);
+        assert_eq!(ended(waiting).await, Err(Unanswered::Expired));
+        assert_eq!(desk.outcomes().await, ["withdrawn", "refused_expired"]);
+    });
+}
+
+#[test]
+fn a_token_that_was_revoked_while_its_prompt_waited_runs_nothing() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        let (waiting, ask) = parked(&desk, &Asker::Agent(desk.agent.clone()), json!({})).await;
+        accounts::revoke_token(desk.app(), desk.owner(), desk.agent.token)
+            .await
+            .unwrap();
+        desk.approve(&ask).await;
+        assert_eq!(ended(waiting).await, Err(Unanswered::Withdrawn));
+        assert_eq!(desk.newest_call().await.outcome.as_deref(), Some("withdrawn"));
+    });
+}
