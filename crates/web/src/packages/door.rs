@@ -69,7 +69,7 @@ async fn post(
     };
     // No grammar is asked of the names: what names no approved server is told so.
     let key = ServerKey::new(plugin, server);
-    match web.packages.post(&caller, &key, &bytes).await {
+    match web.packages.post(&caller, &key, &bytes, envelope.asks()).await {
         Ok(Posted::Accepted) => StatusCode::ACCEPTED.into_response(),
         Ok(Posted::Answer(text)) => json(envelope.status_of(&text), text),
         Ok(Posted::Refused(text)) => json(StatusCode::BAD_REQUEST, text),

@@ -30,7 +30,7 @@ const BAD: [i64; 3] = [HEADER_MISMATCH, -32021, -32022];
 pub(super) struct Envelope {
     /// Its id as JSON; `null` when it has none.
     pub(super) id: String,
-    /// Its method; empty for an answer.
+    /// Its method.
     pub(super) method: String,
     /// The revision that the message itself names.
     revision: Option<String>,
@@ -95,18 +95,21 @@ impl Envelope {
             code,
             sentence: sentence.to_owned(),
         };
+        let invalid = "Invalid Request: the body is not one JSON-RPC 2.0 message; nothing was done";
         let outside: Outside<'_> = serde_json::from_slice(bytes).map_err(|error| {
             if error.is_data() {
-                none(
-                    INVALID_REQUEST,
-                    "Invalid Request: the body is not one JSON-RPC 2.0 message; nothing was done",
-                )
+                none(INVALID_REQUEST, invalid)
             } else {
                 none(PARSE, "Parse error: the body is not JSON; nothing was done")
             }
         })?;
         let id = outside.id.map_or("null", RawValue::get).to_owned();
-        let method = outside.method.unwrap_or_default().into_owned();
+        // A list is read like an object by who does not look; and nothing was asked here that could be answered.
+        let object = bytes.trim_ascii_start().first() == Some(&b'{');
+        let Some(method) = outside.method.filter(|method| object && !method.is_empty()) else {
+            return Err(none(INVALID_REQUEST, invalid));
+        };
+        let method = method.into_owned();
         if method == "subscriptions/listen" {
             let sentence = "this door answers each message by itself and opens no subscription";
             return Err(Broken {
@@ -140,6 +143,11 @@ impl Envelope {
             name: text(name),
             method,
         })
+    }
+
+    /// Whether it wants an answer.
+    pub(super) fn asks(&self) -> bool {
+        self.id != "null"
     }
 
     fn broken(&self, code: i64, sentence: String) -> Broken {
@@ -194,13 +202,9 @@ impl Envelope {
         if !newer {
             return Ok(());
         }
-        let asks = self.id != "null" && !self.method.is_empty();
-        if asks && self.revision.is_none() {
+        if self.asks() && self.revision.is_none() {
             let sentence = "params._meta must name io.modelcontextprotocol/protocolVersion in this revision";
             return Err(self.broken(INVALID_PARAMS, sentence.to_owned()));
-        }
-        if self.method.is_empty() {
-            return Ok(());
         }
         match one(headers, "mcp-method") {
             Ok(Some(method)) if method == self.method => {}
@@ -379,6 +383,9 @@ mod tests {
             ("{", PARSE),
             ("[]", INVALID_REQUEST),
             ("7", INVALID_REQUEST),
+            ("{}", INVALID_REQUEST),
+            (r#"[null,"ping"]"#, INVALID_REQUEST),
+            (r#"{"id":1,"result":{}}"#, INVALID_REQUEST),
             (r#"{"method":7}"#, INVALID_REQUEST),
             (r#"{"id":1,"id":2,"method":"ping"}"#, INVALID_REQUEST),
             (r#"{"id":1,"method":"subscriptions/listen"}"#, METHOD_NOT_FOUND),

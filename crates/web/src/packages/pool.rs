@@ -1,7 +1,7 @@
 //! The servers that run for agents over HTTP: one for each agent and server, warm while it is used. Never keeps one that may not start now, and never more
 //! than its limits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -134,14 +134,16 @@ struct Shared {
     standing: Standing,
     launcher: Launcher,
     limits: Limits,
-    slots: Mutex<Slots>,
+    servers: Mutex<Servers>,
+    /// Held by who starts a server, so that none is started twice and the limits hold.
+    starting: tokio::sync::Mutex<()>,
     /// The server's first account, once it was looked up: it never moves to another.
     first: OnceLock<OwnerId>,
 }
 
 #[derive(Default)]
-struct Slots {
-    all: HashMap<Key, Arc<Slot>>,
+struct Servers {
+    all: HashMap<Key, Arc<Running>>,
     /// Whether somebody looks after them.
     kept: bool,
 }
@@ -151,20 +153,6 @@ struct Slots {
 struct Key {
     agent: TokenId,
     server: ServerKey,
-}
-
-/// The place of one server.
-#[derive(Default)]
-struct Slot {
-    /// Held by who starts the server.
-    starting: tokio::sync::Mutex<()>,
-    running: Mutex<Option<Arc<Running>>>,
-}
-
-impl Slot {
-    fn running(&self) -> MutexGuard<'_, Option<Arc<Running>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A server that was started.
@@ -219,7 +207,8 @@ impl Packages {
             host,
             launcher,
             limits,
-            slots: Mutex::default(),
+            servers: Mutex::default(),
+            starting: tokio::sync::Mutex::default(),
             first: OnceLock::new(),
         }))
     }
@@ -229,14 +218,17 @@ impl Packages {
         &self.0.host
     }
 
-    /// Passes a message on and waits for its answer. Dropping the future cancels the call and withdraws its ask.
+    /// Passes a message on and waits for its answer; one that `asks` for none starts no server. Dropping the future cancels the call and withdraws its ask.
     pub(super) async fn post(
         &self,
         caller: &AgentCaller,
         server: &ServerKey,
         body: &[u8],
+        asks: bool,
     ) -> Result<Posted, Refused> {
-        let using = self.using(caller, server).await?;
+        let Some(using) = self.using(caller, server, asks).await? else {
+            return Ok(Posted::Accepted);
+        };
         if using.0.messages.load(Ordering::Acquire) > self.0.limits.messages {
             return Err(Refused::Busy("too many messages wait for this server already"));
         }
@@ -249,8 +241,13 @@ impl Packages {
         }
     }
 
-    /// The caller's server, started if it does not run.
-    async fn using(&self, caller: &AgentCaller, server: &ServerKey) -> Result<Using, Refused> {
+    /// The caller's server, started if it does not run and `start` says so.
+    async fn using(
+        &self,
+        caller: &AgentCaller,
+        server: &ServerKey,
+        start: bool,
+    ) -> Result<Option<Using>, Refused> {
         let shared = &self.0;
         if shared.app.tasks.stopping().is_cancelled() {
             return Err(Refused::Stopping);
@@ -265,20 +262,30 @@ impl Packages {
             agent: caller.token,
             server: server.clone(),
         };
-        let slot = shared.slot(&key);
-        if let Some(using) = shared.good(&slot, &definition) {
-            return Ok(using);
+        if let Some(using) = shared.good(&key, &definition) {
+            return Ok(Some(using));
         }
-        let _starting = slot.starting.lock().await;
-        if let Some(using) = shared.good(&slot, &definition) {
-            return Ok(using);
+        if !start {
+            return Ok(None);
+        }
+        let _starting = shared.starting.lock().await;
+        if let Some(using) = shared.good(&key, &definition) {
+            return Ok(Some(using));
         }
         shared.make_room(&key)?;
         let running = Arc::new(self.start(caller, server).await?);
+        let mut servers = shared.servers();
+        if shared.app.tasks.stopping().is_cancelled() {
+            running.end(Why::Stop);
+            return Err(Refused::Stopping);
+        }
         let using = Using::of(running.clone());
-        *slot.running() = Some(running);
-        self.keep();
-        Ok(using)
+        servers.all.insert(key, running);
+        if !std::mem::replace(&mut servers.kept, true) {
+            let shared = shared.clone();
+            self.0.app.tasks.spawn(async move { shared.look_after().await });
+        }
+        Ok(Some(using))
     }
 
     async fn start(&self, caller: &AgentCaller, server: &ServerKey) -> Result<Running, Refused> {
@@ -294,7 +301,10 @@ impl Packages {
                 session: session(caller.token),
                 dir,
                 launcher: shared.launcher.clone(),
-                approver: Arc::new(Queue::new(shared.app.clone(), access::Asker::Agent(caller.clone()))),
+                approver: Arc::new(Queue::new(
+                    shared.app.clone(),
+                    access::Asker::Agent(caller.clone()),
+                )),
                 budgets: Budgets::default(),
             },
         );
@@ -309,17 +319,6 @@ impl Packages {
             why: OnceLock::new(),
             ended: CancellationToken::new(),
         })
-    }
-
-    /// Has somebody look after the servers while there are any.
-    fn keep(&self) {
-        let mut slots = self.0.slots();
-        if std::mem::replace(&mut slots.kept, true) {
-            return;
-        }
-        drop(slots);
-        let shared = self.0.clone();
-        self.0.app.tasks.spawn(async move { shared.look_after().await });
     }
 }
 
@@ -343,12 +342,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 impl Shared {
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn slot(&self, key: &Key) -> Arc<Slot> {
-        self.slots().all.entry(key.clone()).or_default().clone()
+    fn servers(&self) -> MutexGuard<'_, Servers> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Servers of packages run as the user that muster runs as, with that user's files: they are for the agents of the account that was made with
@@ -380,10 +375,10 @@ impl Shared {
         }
     }
 
-    /// The server that runs in this slot, if it is the one that may.
-    fn good(&self, slot: &Slot, definition: &str) -> Option<Using> {
-        let mut found = slot.running();
-        let running = found.as_ref()?;
+    /// The server that runs for this agent, if it is the one that may.
+    fn good(&self, key: &Key, definition: &str) -> Option<Using> {
+        let mut servers = self.servers();
+        let running = servers.all.get(key)?;
         let why = if running.definition != definition {
             Why::Decision
         } else if self.is_spent(running) {
@@ -392,7 +387,7 @@ impl Shared {
             return Some(Using::of(running.clone()));
         };
         running.end(why);
-        *found = None;
+        servers.all.remove(key);
         None
     }
 
@@ -405,32 +400,27 @@ impl Shared {
 
     /// Sees to it that one more server may run, by ending the one that was not used for the longest time.
     fn make_room(&self, key: &Key) -> Result<(), Refused> {
-        let slots = self.slots();
-        let running: Vec<(&Key, Arc<Running>)> = slots
+        let mut servers = self.servers();
+        let own = servers
             .all
-            .iter()
-            .filter_map(|(key, slot)| Some((key, slot.running().clone()?)))
-            .collect();
-        let own = running
-            .iter()
-            .filter(|(other, _)| other.agent == key.agent)
+            .keys()
+            .filter(|other| other.agent == key.agent)
             .count();
         let full_of_own = own >= self.limits.of_one_agent;
-        if !full_of_own && running.len() < self.limits.servers {
+        if !full_of_own && servers.all.len() < self.limits.servers {
             return Ok(());
         }
-        let longest = running
+        let longest = servers
+            .all
             .iter()
             .filter(|(other, _)| !full_of_own || other.agent == key.agent)
-            .filter_map(|(other, running)| Some((running.idle_since()?, *other, running)))
-            .min_by_key(|(since, _, _)| *since);
-        let Some((_, other, running)) = longest else {
+            .filter_map(|(other, running)| Some((running.idle_since()?, other)))
+            .min_by_key(|(since, _)| *since)
+            .map(|(_, other)| other.clone());
+        let Some(ended) = longest.and_then(|other| servers.all.remove(&other)) else {
             return Err(Refused::Busy("too many package servers run already"));
         };
-        running.end(Why::Spent);
-        if let Some(slot) = slots.all.get(other) {
-            *slot.running() = None;
-        }
+        ended.end(Why::Spent);
         Ok(())
     }
 
@@ -465,70 +455,65 @@ impl Shared {
                 () = stop.cancelled() => return self.stop().await,
                 () = sleep(self.limits.look) => {}
             }
-            self.look(looks % LOOKS == 0).await;
+            let dead = if looks.is_multiple_of(LOOKS) {
+                self.dead_tokens().await
+            } else {
+                HashSet::new()
+            };
             looks = looks.wrapping_add(1);
-            let mut slots = self.slots();
-            // A slot that nobody holds and nothing runs in is forgotten.
-            slots
-                .all
-                .retain(|_, slot| Arc::strong_count(slot) > 1 || slot.running().is_some());
-            if slots.all.is_empty() {
-                slots.kept = false;
+            self.look(&dead);
+            let mut servers = self.servers();
+            if servers.all.is_empty() {
+                servers.kept = false;
                 return;
             }
         }
     }
 
-    fn all(&self) -> Vec<(Key, Arc<Slot>, Arc<Running>)> {
-        self.slots()
+    /// Tokens of running servers that do not count any more. Where the database does not answer, the next look asks again.
+    async fn dead_tokens(&self) -> HashSet<TokenId> {
+        let owners: HashMap<TokenId, OwnerId> = self
+            .servers()
             .all
             .iter()
-            .filter_map(|(key, slot)| Some((key.clone(), slot.clone(), slot.running().clone()?)))
-            .collect()
-    }
-
-    async fn look(&self, tokens: bool) {
-        let definitions = self.standing.definitions();
-        let mut live: HashMap<TokenId, bool> = HashMap::new();
-        for (key, slot, running) in self.all() {
-            let may = match &definitions {
-                Ok(all) => all.get(&key.server) == Some(&running.definition),
-                // What cannot be read approves nothing.
-                Err(_) => false,
-            };
-            let idle = running
-                .idle_since()
-                .is_some_and(|since| since.elapsed() >= self.limits.idle);
-            if tokens && !live.contains_key(&key.agent) {
-                // Where the database does not answer, the next look asks again.
-                let found = access::is_live(&self.app, running.owner, key.agent).await;
-                live.insert(key.agent, found.unwrap_or(true));
-            }
-            let why = if !may {
-                Why::Decision
-            } else if live.get(&key.agent) == Some(&false) {
-                Why::Token
-            } else if idle || running.door.is_over() {
-                Why::Spent
-            } else {
-                continue;
-            };
-            running.end(why);
-            let mut found = slot.running();
-            if found.as_ref().is_some_and(|found| Arc::ptr_eq(found, &running)) {
-                *found = None;
+            .map(|(key, running)| (key.agent, running.owner))
+            .collect();
+        let mut dead = HashSet::new();
+        for (token, owner) in owners {
+            if let Ok(false) = access::is_live(&self.app, owner, token).await {
+                dead.insert(token);
             }
         }
+        dead
+    }
+
+    fn look(&self, dead: &HashSet<TokenId>) {
+        // What cannot be read approves nothing.
+        let definitions = self.standing.definitions().unwrap_or_default();
+        self.servers().all.retain(|key, running| {
+            let idle = running.idle_since();
+            let why = if definitions.get(&key.server) != Some(&running.definition) {
+                Why::Decision
+            } else if dead.contains(&key.agent) {
+                Why::Token
+            } else if running.door.is_over() || idle.is_some_and(|since| since.elapsed() >= self.limits.idle)
+            {
+                Why::Spent
+            } else {
+                return true;
+            };
+            running.end(why);
+            false
+        });
     }
 
     async fn stop(&self) {
-        let all = self.all();
-        for (_, slot, running) in &all {
+        let all: Vec<_> = self.servers().all.drain().map(|(_, running)| running).collect();
+        for running in &all {
             running.end(Why::Stop);
-            *slot.running() = None;
         }
         let ended = async {
-            for (_, _, running) in &all {
+            for running in &all {
                 while !running.door.is_over() {
                     sleep(Duration::from_millis(20)).await;
                 }

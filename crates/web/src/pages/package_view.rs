@@ -142,7 +142,6 @@ pub(super) struct PartView {
     /// Variables or headers that the package sets, with their values.
     pub(super) sets: Vec<(String, String)>,
     pub(super) registered: String,
-    pub(super) prefix: String,
     /// Where agents reach it over HTTP.
     pub(super) address: Option<String>,
     pub(super) findings: Vec<Finding>,
@@ -365,7 +364,6 @@ impl PartView {
             url: one.url.as_deref().map(one_line),
             sets,
             registered: one.registered_name.clone(),
-            prefix: one.tool_prefix.clone(),
             address: server.then(|| format!("{base}/packages/{}/{}/mcp", found.id, one.id)),
             findings: findings(&one.diagnostics),
             last_start: one.last_start.as_ref().map(|start| StartView {
@@ -493,7 +491,6 @@ impl PackageView {
             url: Some(hostile()),
             sets: vec![(hostile(), hostile())],
             registered: hostile(),
-            prefix: hostile(),
             address: Some("http://localhost:7447/packages/p/s/mcp".to_owned()),
             findings: vec![finding(true), finding(false)],
             last_start: Some(StartView {

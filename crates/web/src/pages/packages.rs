@@ -6,9 +6,10 @@ use axum::extract::{Extension, Path, State};
 use axum::response::Response;
 use http::StatusCode;
 use muster_app::accounts::{self, BrowserCaller};
+use muster_app::packages::{Decided, decided};
 use muster_core::Fault;
 use muster_core::clock::Time;
-use muster_plugin_host::{Act, Host, Kind, PluginError, Target};
+use muster_plugin_host::{Act, Host, PluginError, Target};
 use serde::Deserialize;
 
 use super::caller::Person;
@@ -19,6 +20,7 @@ use super::package_view::{PackageView, Row, rows};
 use super::refuse::{self, Back};
 use super::view::{self, Here, Shell, see_other};
 use crate::Web;
+use crate::whole::whole;
 
 /// Where the list is.
 pub(super) const LIST: &str = "/plugins/packages";
@@ -67,9 +69,13 @@ async fn look<T: Send + 'static>(
     look: impl FnOnce(&Host) -> Result<T, PluginError> + Send + 'static,
 ) -> Result<T, PluginError> {
     let host = web.packages.host().clone();
-    tokio::task::spawn_blocking(move || look(&host))
+    blocking(move || look(&host)).await?
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    tokio::task::spawn_blocking(work)
         .await
-        .map_err(|error| Fault::other("a look at the packages broke off").because(error))?
+        .map_err(|error| Fault::other("a look at the packages broke off").because(error))
 }
 
 /// Packages run as the user that muster runs as, so they are the business of the account that was made with the server.
@@ -146,7 +152,7 @@ pub(super) async fn decide(
             TO_PACKAGES,
         ));
     }
-    let Some((target, act, note)) = read(&id, &form) else {
+    let Some((target, act, event, note)) = read(&id, &form) else {
         return Err(refuse::unreadable(StatusCode::BAD_REQUEST));
     };
     let own = format!("{LIST}/{id}");
@@ -154,40 +160,52 @@ pub(super) async fn decide(
     if matches!(act, Act::Approve | Act::Enable) && confirm::stale(&web, &caller) {
         return Ok(confirm::first(&own));
     }
-    let hash = form.hash;
-    look(&web, move |host| host.decide(&target, act, Some(&hash)))
-        .await
-        .map_err(|error| refused(&error, Some(&own)))?;
+    let (app, host, owner) = (web.app.clone(), web.packages.host().clone(), caller.owner);
+    whole(&web.app, async move {
+        let row = Decided {
+            event,
+            what: form.about,
+            hash: form.hash.clone(),
+        };
+        blocking(move || host.decide(&target, act, Some(&form.hash))).await??;
+        decided(&app, owner, row).await?;
+        Ok::<_, PluginError>(())
+    })
+    .await
+    .map_err(|fault| refuse::fault(&fault))?
+    .map_err(|error| refused(&error, Some(&own)))?;
     flash.put(caller.session, Place::Packages, Shown::Note(note));
     Ok(see_other(&own))
 }
 
-/// What the form asks for, and what is said when it was done.
-fn read(id: &str, form: &Form) -> Option<(Target, Act, &'static str)> {
-    let target = Target::parse(&form.about).filter(|target| {
-        target.plugin() == id
-            && matches!(target, Target::One(one) if one.kind == Kind::McpServer || one.kind == Kind::Hook)
-    })?;
-    let (act, note) = match form.act.as_str() {
+/// What the form asks for, the name of its audit row, and what is said when it was done.
+fn read(id: &str, form: &Form) -> Option<(Target, Act, &'static str, &'static str)> {
+    let target = Target::parse(&form.about)
+        .filter(|target| target.plugin() == id && matches!(target, Target::One(_)))?;
+    let (act, event, note) = match form.act.as_str() {
         "approve" => (
             Act::Approve,
+            "package.approve",
             "Approved as it is now: it starts with an agent’s next session, and for agents over HTTP with their next call.",
         ),
         "reject" => (
             Act::Reject,
+            "package.reject",
             "Rejected: it does not start, and what ran of it for agents over HTTP is being ended.",
         ),
         "enable" => (
             Act::Enable,
+            "package.enable",
             "Switched on: it starts with an agent’s next session, and for agents over HTTP with their next call.",
         ),
         "disable" => (
             Act::Disable,
+            "package.disable",
             "Switched off: it does not start, and what ran of it for agents over HTTP is being ended.",
         ),
         _ => return None,
     };
-    Some((target, act, note))
+    Some((target, act, event, note))
 }
 
 const TO_PACKAGES: Back = Back {

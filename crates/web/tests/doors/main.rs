@@ -24,6 +24,7 @@ mod mcp_client;
 mod one_look;
 mod package_kit;
 mod package_pages;
+mod package_suite;
 mod packages;
 mod owners;
 mod pages;

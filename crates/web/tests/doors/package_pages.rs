@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use muster_app::audit::{self, Filter};
 use muster_plugin_host::{Act, Status};
 use serde_json::json;
 
@@ -88,6 +89,32 @@ fn a_decision_on_the_page_holds_for_the_definition_that_the_page_showed() {
             assert_eq!(status(&packaged), wanted, "{act}");
             assert!(packaged.doors.page(&cookie, PAGE).await.contains(says), "{act}");
         }
+        let rows = audit::list(&doors.app.db, doors.ada(), Filter::default())
+            .await
+            .unwrap();
+        let mut told: Vec<_> = rows
+            .iter()
+            .filter(|row| row.subject == "package:plugin:p:mcp_server:s")
+            .map(|row| {
+                (
+                    row.id,
+                    row.event.as_str(),
+                    row.data["definition_hash"] == now.as_str(),
+                )
+            })
+            .collect();
+        told.sort_unstable();
+        let told: Vec<_> = told.into_iter().map(|(_, event, same)| (event, same)).collect();
+        assert_eq!(
+            told,
+            [
+                ("package.approve", true),
+                ("package.disable", true),
+                ("package.enable", true),
+                ("package.reject", true)
+            ],
+            "what was refused is no decision"
+        );
         let refused = press(&packaged, &cookie, "enable", &now).await;
         assert_eq!(refused.status, 409);
         assert!(refused.text().contains("rejected"), "{}", refused.text());

@@ -285,6 +285,7 @@ fn a_call_that_asks_waits_for_the_owner_and_a_client_that_leaves_takes_its_ask_a
                 .unwrap()
                 .remove(0)
         };
+        let cookie = packaged.doors.sign_in("ada").await;
         let call = packaged.calling(&agent, "p", "write", &json!({"region": "north"}));
         let ask = parked().await;
         assert_eq!(
@@ -292,6 +293,17 @@ fn a_call_that_asks_waits_for_the_owner_and_a_client_that_leaves_takes_its_ask_a
             ("plugin_tool", "mcp__plugin_p_s__write")
         );
         assert_eq!(ask.arguments, json!({"region": "north"}));
+        let page = packaged.doors.page(&cookie, "/attention").await;
+        for words in [
+            "<bdi>p</bdi></a>, server <bdi>s</bdi>",
+            "mcp__plugin_p_s__write",
+            "Asked because",
+            "A tool.",
+            "north",
+            "Untrusted text from the package",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
         access::refuse(&doors.app, doors.ada(), ask.id, Decider::Page)
             .await
             .unwrap();
