@@ -1,11 +1,13 @@
 //! The command line as it is spelled. Never does anything.
 
 mod access;
+mod packages;
 mod resources;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use access::{Asks, LayerArgs, Policy, Setting};
+pub(crate) use packages::{Exec, Plugins, Review, ServePackage};
 pub(crate) use resources::{Db, DbAdd, ForgeKind, Host, Integration, Project, Task, TaskStatus};
 
 /// A self-hosted control plane for your fleet of AI coding agents.
@@ -116,9 +118,17 @@ pub(crate) enum Command {
         after_help = "Example: muster chief set --runtime claude-code --command 'claude --model sonnet'"
     )]
     Chief(Chief),
-    /// Messages that the chief may or may not have read
-    #[command(subcommand, after_help = "Example: muster plugins retry 42")]
+    /// Plugin packages: folders that bring tools to agents, reviewed before anything in them starts
+    #[command(
+        subcommand,
+        after_help = "Example: muster plugins install ./forecast-tools && muster plugins inspect forecast-tools"
+    )]
     Plugins(Plugins),
+    /// Run an agent's program with the tools of approved packages, settings.json and .mcp.json
+    #[command(
+        after_help = "Example: muster exec -- sh -c 'claude --mcp-config \"$MUSTER_MCP_CONFIG\"'\nPROGRAM gets MUSTER_SESSION_ID, and MUSTER_MCP_CONFIG: a file {\"mcpServers\":{…}} that is there while it runs. The exit code is PROGRAM's; signals are passed on to it."
+    )]
+    Exec(Exec),
     /// Policies: what agents may do, in layers that only narrow
     #[command(
         subcommand,
@@ -180,9 +190,14 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether this process starts programs whose files are their user's, not muster's.
+    pub(crate) fn starts_programs(&self) -> bool {
+        matches!(self, Self::Exec(_) | Self::Plugins(Plugins::Serve(_)))
+    }
+
     /// Whether this process works for one agent and nothing else, perhaps over TLS.
     pub(crate) fn pushes(&self) -> bool {
-        matches!(self, Self::Bus(Bus::Pusher(_)) | Self::Mcp)
+        matches!(self, Self::Bus(Bus::Pusher(_)) | Self::Mcp) || self.starts_programs()
     }
 
     /// Whether this process serves one agent, or one person, on its standard streams and nothing else.
@@ -642,18 +657,6 @@ pub(crate) enum Chief {
     Remove {
         #[command(flatten)]
         owner: OwnerArg,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Plugins {
-    /// Hand an unconfirmed message to the chief again, on a running server (MUSTER_URL, MUSTER_TOKEN)
-    #[command(
-        after_help = "Example: MUSTER_URL=http://127.0.0.1:7447 MUSTER_TOKEN=mst_… muster plugins retry 42"
-    )]
-    Retry {
-        /// The message's id
-        message_id: String,
     },
 }
 

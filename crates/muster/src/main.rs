@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use muster_plugin_host::launch;
 
 /// The names that muster answers to besides its own, each with the command it stands for.
 const NAMES: &[(&str, &[&str])] = &[
@@ -38,13 +39,20 @@ fn called_by(mut args: Vec<OsString>) -> Vec<OsString> {
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == launch::WORD) {
+        return launch::run(words);
+    }
     // What muster makes belongs to its user alone.
-    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    let usual = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let args = called_by(std::env::args_os().collect());
     if let Some(ended) = commands::bus::peek::at_once(&args) {
         return ended;
     }
     let cli = cli::Cli::of_agent_client(&args).unwrap_or_else(|| cli::Cli::parse_from(args));
+    if cli.command.starts_programs() {
+        nix::sys::stat::umask(usual);
+    }
     // Two providers in one program would make rustls panic at its first use; this one is muster's choice. An agent's session speaks no TLS.
     let serves_one = cli.command.serves_one();
     if !serves_one

@@ -12,6 +12,8 @@ pub(crate) struct Failure {
     code: &'static str,
     sentence: String,
     usage: bool,
+    /// The exit code of a program that was run, where it is muster's too.
+    ended: Option<u8>,
     /// Further fields of the error document.
     details: Vec<(&'static str, Value)>,
 }
@@ -23,6 +25,7 @@ impl Failure {
             code,
             sentence: sentence.into(),
             usage: false,
+            ended: None,
             details: Vec::new(),
         }
     }
@@ -33,6 +36,7 @@ impl Failure {
             code: "usage",
             sentence: sentence.into(),
             usage: true,
+            ended: None,
             details: Vec::new(),
         }
     }
@@ -43,7 +47,16 @@ impl Failure {
             code: "",
             sentence: String::new(),
             usage: false,
+            ended: None,
             details: Vec::new(),
+        }
+    }
+
+    /// The exit code of a program that was run; it said itself what there was to say.
+    pub(crate) fn ended(code: u8) -> Self {
+        Self {
+            ended: Some(code),
+            ..Self::silent()
         }
     }
 
@@ -66,6 +79,9 @@ impl Failure {
 
     /// Prints the sentence, with `--json` the error document too.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if let Some(code) = self.ended {
+            return ExitCode::from(code);
+        }
         if self.sentence.is_empty() {
             return ExitCode::FAILURE;
         }

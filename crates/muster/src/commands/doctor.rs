@@ -36,6 +36,12 @@ pub(super) async fn run(config: &Config, json: bool) -> Result<(), Failure> {
         what: "bus",
         detail,
     });
+    let (ok, detail) = super::plugins::health(config);
+    findings.push(Finding {
+        ok,
+        what: "packages",
+        detail,
+    });
     for name in Config::unknown() {
         findings.push(Finding {
             ok: false,

@@ -10,6 +10,7 @@ mod connector;
 mod database;
 mod db;
 mod doctor;
+mod exec;
 mod host;
 mod integration;
 mod man;
@@ -86,7 +87,8 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Db(command) => db::run(&config, command, json).await,
         Command::Connector(command) => connector::run(&config, command, json).await,
         Command::Chief(command) => chief::run(&config, command, json).await,
-        Command::Plugins(command) => plugins::run(&config, command, json).await,
+        Command::Plugins(command) => plugins::run(config, command, json).await,
+        Command::Exec(args) => exec::run(&config, args).await,
         Command::Policy(command) => policy::run(&config, command, json).await,
         Command::Asks(command) => asks::run(&config, command, json).await,
         Command::Setting(command) => setting::run(&config, command, json).await,

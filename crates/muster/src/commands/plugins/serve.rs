@@ -1,0 +1,137 @@
+//! `muster plugins serve`: one approved server on the standard streams, for one session of one agent's client. Never starts what is not approved as it is, and opens the database
+//! only when somebody has to be asked.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use muster_app::access::Asker;
+use muster_app::{App, accounts};
+use muster_core::Secret;
+use muster_plugin_host::session::{
+    Approver, Ask, Options, Verdict, serve_until, standard_input, standard_output,
+};
+use muster_plugin_host::{Budgets, Launcher, ServerKey};
+use muster_web::packages::Queue;
+use tokio::sync::OnceCell;
+use tracing::Level;
+
+use super::super::{app, base, bus, connect, owner, serve};
+use crate::cli::{OwnerArg, ServePackage};
+use crate::config::Config;
+use crate::output::Failure;
+
+/// The longest id of a session, in characters.
+const LONGEST: usize = 128;
+
+pub(super) async fn run(config: Config, args: ServePackage) -> Result<(), Failure> {
+    bus::log(Level::WARN);
+    let key = ServerKey::parse(&args.server)
+        .ok_or_else(|| Failure::usage("what is served is PLUGIN:SERVER; nothing was started"))?;
+    let session = match args.session {
+        Some(session) => checked(session)?,
+        None => match std::env::var("MUSTER_SESSION_ID") {
+            Ok(session) if !session.is_empty() => checked(session)?,
+            _ => fresh()?,
+        },
+    };
+    let ready = super::host(&config).ready(&key).map_err(super::refused)?;
+    let stop = serve::stop_signal()?;
+    let late = Arc::new(Late {
+        config,
+        owner: args.owner,
+        session: session.clone(),
+        token: std::env::var("MUSTER_AGENT_TOKEN")
+            .ok()
+            .filter(|token| !token.is_empty())
+            .map(Secret::new),
+        app: OnceCell::new(),
+    });
+    let options = Options {
+        session,
+        dir: std::env::current_dir()?,
+        launcher: Launcher::this_program(),
+        approver: late.clone(),
+        budgets: Budgets::default(),
+    };
+    let stopped = async move { stop.cancelled().await };
+    serve_until(ready, options, standard_input(), standard_output(), stopped).await;
+    if let Some(app) = late.app.get() {
+        // What was asked and not answered is given up before this process is gone.
+        app.tasks.stop().await;
+        app.db.close().await;
+    }
+    Ok(())
+}
+
+/// An id for a new session.
+pub(in crate::commands) fn fresh() -> Result<String, Failure> {
+    muster_core::secret::random_hex::<16>()
+        .map_err(|error| Failure::refused("randomness", error.to_string()))
+}
+
+fn checked(session: String) -> Result<String, Failure> {
+    let fits = !session.is_empty()
+        && session.chars().count() <= LONGEST
+        && muster_core::text::terminal(&session) == session;
+    if fits {
+        Ok(session)
+    } else {
+        Err(Failure::usage(format!(
+            "a session's id has 1 to {LONGEST} characters, all of which can be seen; nothing was started"
+        )))
+    }
+}
+
+/// Asks on the owner's queue. The database is opened at the first ask: most sessions have none.
+struct Late {
+    config: Config,
+    owner: OwnerArg,
+    session: String,
+    token: Option<Secret>,
+    app: OnceCell<App>,
+}
+
+impl Late {
+    async fn queue(&self) -> Result<Option<Queue>, Failure> {
+        let app = self
+            .app
+            .get_or_try_init(|| async {
+                if self.config.database_file().is_some_and(|file| !file.exists()) {
+                    return Err(Failure::refused(
+                        "not_found",
+                        "there is no database in the data folder, so there is nobody to ask; muster serve makes it",
+                    ));
+                }
+                let db = connect(&self.config).await?;
+                app(&self.config, db, String::new(), base(&self.config))
+            })
+            .await?;
+        // Looked up at each ask: a token that was revoked meanwhile asks nobody.
+        let asker = match &self.token {
+            Some(token) => accounts::agent(app, token.expose()).await?.map(Asker::Agent),
+            None => Some(Asker::Session {
+                owner: owner(app, &self.owner).await?,
+                session: self.session.clone(),
+            }),
+        };
+        Ok(asker.map(|asker| Queue::new(app.clone(), asker)))
+    }
+}
+
+impl Approver for Late {
+    fn ask(&self, ask: Ask) -> BoxFuture<'_, Verdict> {
+        Box::pin(async move {
+            match self.queue().await {
+                Ok(Some(queue)) => queue.ask(ask).await,
+                Ok(None) => {
+                    tracing::warn!("MUSTER_AGENT_TOKEN is no live agent token, so a call was refused unasked");
+                    Verdict::Withdrawn
+                }
+                Err(failure) => {
+                    tracing::warn!(reason = failure.sentence(), "a call was refused because nobody could be asked");
+                    Verdict::NobodyToAsk
+                }
+            }
+        })
+    }
+}

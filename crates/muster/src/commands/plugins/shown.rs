@@ -1,0 +1,209 @@
+//! A package as a person reads it on a terminal. Never prints a word of a package unescaped, and never says that something is safe.
+
+use std::path::Path;
+
+use muster_core::text::terminal;
+use muster_plugin_host::{
+    Change, Cwd, Diagnostic, Host, Inspected, Kind, Launch, Place, Server, StableId, Status, Target,
+};
+
+use super::refused;
+use crate::output::{self, Failure};
+
+/// How many changed files are named.
+const MOST: usize = 50;
+
+/// Everything that a review needs.
+pub(super) fn inspection(host: &Host, plugin: &str) -> Result<(), Failure> {
+    let found = host.inspect(plugin).map_err(refused)?;
+    super::common::fields(&[
+        ("package", format!("{} {}", found.id, found.version)),
+        ("name", found.name.clone()),
+        ("from", found.source.clone()),
+        ("copy", found.root.clone()),
+        ("state", found.data_dir.clone()),
+        ("digest", found.digest.clone()),
+    ])?;
+    diagnostics(&found.diagnostics, "")?;
+    // The copy says what stands in the entry besides the command.
+    let package = host.validate(Path::new(&found.root)).package;
+    for one in &found.capabilities {
+        output::line("")?;
+        let server = package
+            .as_ref()
+            .filter(|_| one.kind == Kind::McpServer)
+            .and_then(|package| package.server(&one.id));
+        capability(host, one, server)?;
+    }
+    if found.capabilities.is_empty() {
+        output::line("\nThe package has nothing that could start.")?;
+    }
+    Ok(())
+}
+
+fn capability(host: &Host, one: &Inspected, server: Option<&Server>) -> Result<(), Failure> {
+    let kind = match one.kind {
+        Kind::McpServer => "server",
+        Kind::Hook => "hook",
+    };
+    let mut rows = vec![(kind, one.id.clone()), ("status", one.status.word().to_owned())];
+    if let Some(command) = &one.command {
+        rows.push(("runs", words(command)));
+    }
+    if let Some(url) = &one.url {
+        rows.push(("asks", url.clone()));
+    }
+    if let Some(server) = server {
+        rows.extend(launch(server));
+    }
+    rows.push(("known as", one.registered_name.clone()));
+    if one.kind == Kind::McpServer {
+        rows.push(("its tools", format!("{}…", one.tool_prefix)));
+    }
+    rows.push(("hash", one.definition_hash.clone()));
+    rows.push(("approved", approved(one)));
+    rows.push(("last start", last_start(one)));
+    super::common::fields(&rows)?;
+    diagnostics(&one.diagnostics, "")?;
+    if one.status == Status::Modified {
+        changes(host, &one.stable_id)?;
+    }
+    output::line(&terminal(&one.advice))
+}
+
+/// What else is reviewed: variables, headers and the folder, where the format has them.
+fn launch(server: &Server) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    match &server.launch {
+        Launch::Stdio { env, cwd, .. } => {
+            rows.extend(env.iter().map(|(name, value)| ("sets", format!("{name}={value}"))));
+            rows.push((
+                "runs in",
+                match cwd {
+                    Cwd::Session => "the session's folder".to_owned(),
+                    Cwd::In(place, below) => {
+                        let place = match place {
+                            Place::Root => "its copy",
+                            Place::Data => "its state",
+                        };
+                        if below.as_os_str().is_empty() {
+                            place.to_owned()
+                        } else {
+                            format!("{place}, in {}", below.display())
+                        }
+                    }
+                },
+            ));
+        }
+        Launch::Http { headers, .. } => {
+            rows.extend(
+                headers
+                    .iter()
+                    .map(|(name, value)| ("sends", format!("{name}: {value}"))),
+            );
+        }
+    }
+    rows
+}
+
+/// A command as a shell would have it, so that blanks inside a word show.
+fn words(command: &[String]) -> String {
+    shlex::try_join(command.iter().map(String::as_str)).unwrap_or_else(|_| format!("{command:?}"))
+}
+
+fn approved(one: &Inspected) -> String {
+    match &one.approved_hash {
+        None => "never, or not as the last decision".to_owned(),
+        Some(hash) if *hash == one.definition_hash => "just as it is".to_owned(),
+        Some(hash) => format!("{hash}, which is another definition"),
+    }
+}
+
+fn last_start(one: &Inspected) -> String {
+    match &one.last_start {
+        None => "none since the last review".to_owned(),
+        Some(start) if start.ok => format!("{} answered", start.at),
+        Some(start) => format!(
+            "{} failed: {}",
+            start.at,
+            start.error.as_deref().unwrap_or("no reason is known")
+        ),
+    }
+}
+
+fn changes(host: &Host, stable_id: &str) -> Result<(), Failure> {
+    let Ok(id) = StableId::try_from(stable_id.to_owned()) else {
+        return Ok(());
+    };
+    let Some(all) = host.changes_since_decision(&id).map_err(refused)? else {
+        return output::line("What changed since the decision is not known any more; read all of it.");
+    };
+    output::line("changed since the decision:")?;
+    for file in all.iter().take(MOST) {
+        let word = match file.change {
+            Change::Added => "added",
+            Change::Removed => "removed",
+            Change::Changed => "changed",
+        };
+        output::line(&format!("  {word:<7}  {}", terminal(&file.path)))?;
+    }
+    match all.len().saturating_sub(MOST) {
+        0 if all.is_empty() => output::line("  no file; the entry in the manifest is read otherwise"),
+        0 => Ok(()),
+        more => output::line(&format!("  and {more} more")),
+    }
+}
+
+/// Findings, one a line.
+pub(super) fn diagnostics(all: &[Diagnostic], indent: &str) -> Result<(), Failure> {
+    for one in all {
+        let word = serde_json::to_value(one.code).ok();
+        let code = word.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
+        let kind = if one.is_error() { "error" } else { "warning" };
+        let place: Vec<&str> = [&one.entry, &one.field]
+            .into_iter()
+            .filter_map(Option::as_deref)
+            .collect();
+        let place = if place.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", place.join(", "))
+        };
+        let line = format!("{indent}{kind} {code}{place}: {}", one.message);
+        output::line(&terminal(&line))?;
+    }
+    Ok(())
+}
+
+/// The statuses after an act, one a line.
+pub(super) fn statuses(host: &Host, plugin: &str, target: Option<&Target>) -> Result<(), Failure> {
+    let found = host.inspect(plugin).map_err(refused)?;
+    let meant = |one: &&Inspected| match target {
+        Some(Target::One(id)) => one.stable_id == id.to_string(),
+        Some(Target::Plugin(_)) | None => true,
+    };
+    for one in found.capabilities.iter().filter(meant) {
+        output::line(&format!("{} {}", one.stable_id, one.status.word()))?;
+    }
+    Ok(())
+}
+
+/// How many of a package's servers and hooks have which status, in few words.
+pub(super) fn summary(host: &Host, plugin: &str) -> String {
+    let Ok(found) = host.inspect(plugin) else {
+        return "unknown".to_owned();
+    };
+    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    for one in &found.capabilities {
+        *counts.entry(one.status.word()).or_default() += 1;
+    }
+    match counts.len() {
+        0 => "nothing to start".to_owned(),
+        1 => counts.keys().copied().collect(),
+        _ => counts
+            .iter()
+            .map(|(word, count)| format!("{count} {word}"))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
