@@ -11,6 +11,7 @@ mod demo;
 mod hostile;
 mod kill;
 mod mcp;
+mod package_door;
 mod resources;
 mod schema;
 mod settings;

@@ -64,7 +64,6 @@ fn ends(pid: i32) {
     }
 }
 
-// spec: MAN-031 LIF-004
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agents_server_runs_where_its_task_is_and_ends_with_a_decision_made_elsewhere() {
     let (place, token) = prepared();

@@ -67,8 +67,11 @@ async fn post(
         Ok(envelope) => envelope,
         Err(broken) => return broken_answer(&broken),
     };
-    // No grammar is asked of the names: what names no approved server is told so.
-    let key = ServerKey::new(plugin, server);
+    // What is no name is not looked for, and not said again.
+    let named = ServerKey::parse(&format!("{plugin}:{server}"));
+    let Some(key) = named.filter(|key| key.plugin == plugin && key.server == server) else {
+        return refusal(&envelope, &Refused::nameless());
+    };
     match web.packages.post(&caller, &key, &bytes, envelope.asks()).await {
         Ok(Posted::Accepted) => StatusCode::ACCEPTED.into_response(),
         Ok(Posted::Answer(text)) => json(envelope.status_of(&text), text),

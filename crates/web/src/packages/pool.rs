@@ -1,7 +1,7 @@
 //! The servers that run for agents over HTTP: one for each agent and server, warm while it is used. Never keeps one that may not start now, and never more
 //! than its limits.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,6 +13,7 @@ use muster_core::Fault;
 use muster_core::ids::{OwnerId, TokenId};
 use muster_plugin_host::session::{Door, Options, Posted};
 use muster_plugin_host::{Budgets, Host, Launcher, PluginError, ServerKey, Standing};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -52,6 +53,8 @@ impl Default for Limits {
 const STOP: Duration = Duration::from_secs(8);
 /// What an agent of another account is told.
 const NOT_YOURS: &str = "servers of packages run as the user that runs muster, so they are only for agents of the server's first account; nothing was sent";
+/// Most bytes of messages that wait at once, of all agents, in KiB: 256 MiB.
+const WAITING: usize = 256 * 1024;
 /// How many looks lie between two questions whether a token still counts.
 const LOOKS: u32 = 4;
 
@@ -79,6 +82,11 @@ pub(super) enum Refused {
 }
 
 impl Refused {
+    /// For an address that names nothing.
+    pub(super) fn nameless() -> Self {
+        Self::Unknown("this address names no package and server; nothing was sent".to_owned())
+    }
+
     /// The word for programs.
     pub(super) const fn code(&self) -> &'static str {
         match self {
@@ -137,6 +145,8 @@ struct Shared {
     servers: Mutex<Servers>,
     /// Held by who starts a server, so that none is started twice and the limits hold.
     starting: tokio::sync::Mutex<()>,
+    /// KiB of messages that may come yet.
+    room: Semaphore,
     /// The server's first account, once it was looked up: it never moves to another.
     first: OnceLock<OwnerId>,
 }
@@ -209,6 +219,7 @@ impl Packages {
             limits,
             servers: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
+            room: Semaphore::new(WAITING),
             first: OnceLock::new(),
         }))
     }
@@ -226,6 +237,13 @@ impl Packages {
         body: &[u8],
         asks: bool,
     ) -> Result<Posted, Refused> {
+        // A body has 2 MiB at most.
+        let size = u32::try_from(body.len() / 1024 + 1).unwrap_or(u32::MAX);
+        let _room = self
+            .0
+            .room
+            .try_acquire_many(size)
+            .map_err(|_| Refused::Busy("the messages under way are as large as they may be"))?;
         let Some(using) = self.using(caller, server, asks).await? else {
             return Ok(Posted::Accepted);
         };
@@ -255,6 +273,7 @@ impl Packages {
         if !shared.is_of_the_first(caller.owner).await? {
             return Err(Refused::NotRunnable(NOT_YOURS.to_owned()));
         }
+        let looked = Instant::now();
         let Some(definition) = shared.may_start(server).await? else {
             return Err(shared.why_not(server).await);
         };
@@ -262,14 +281,14 @@ impl Packages {
             agent: caller.token,
             server: server.clone(),
         };
-        if let Some(using) = shared.good(&key, &definition) {
+        if let Some(using) = shared.good(&key, &definition, looked) {
             return Ok(Some(using));
         }
         if !start {
             return Ok(None);
         }
         let _starting = shared.starting.lock().await;
-        if let Some(using) = shared.good(&key, &definition) {
+        if let Some(using) = shared.good(&key, &definition, looked) {
             return Ok(Some(using));
         }
         shared.make_room(&key)?;
@@ -375,11 +394,11 @@ impl Shared {
         }
     }
 
-    /// The server that runs for this agent, if it is the one that may.
-    fn good(&self, key: &Key, definition: &str) -> Option<Using> {
+    /// The server that runs for this agent, if it is the one that may. One that was started after the look was looked at later.
+    fn good(&self, key: &Key, definition: &str, looked: Instant) -> Option<Using> {
         let mut servers = self.servers();
         let running = servers.all.get(key)?;
-        let why = if running.definition != definition {
+        let why = if running.definition != definition && running.opened < looked {
             Why::Decision
         } else if self.is_spent(running) {
             Why::Spent
@@ -461,7 +480,11 @@ impl Shared {
                 HashSet::new()
             };
             looks = looks.wrapping_add(1);
-            self.look(&dead);
+            let (shared, looked) = (self.clone(), Instant::now());
+            // What cannot be read approves nothing.
+            let definitions = blocking(move || shared.standing.definitions()).await;
+            let definitions = definitions.ok().and_then(Result::ok).unwrap_or_default();
+            self.look(&dead, &definitions, looked);
             let mut servers = self.servers();
             if servers.all.is_empty() {
                 servers.kept = false;
@@ -487,12 +510,11 @@ impl Shared {
         dead
     }
 
-    fn look(&self, dead: &HashSet<TokenId>) {
-        // What cannot be read approves nothing.
-        let definitions = self.standing.definitions().unwrap_or_default();
+    fn look(&self, dead: &HashSet<TokenId>, definitions: &BTreeMap<ServerKey, String>, looked: Instant) {
         self.servers().all.retain(|key, running| {
             let idle = running.idle_since();
-            let why = if definitions.get(&key.server) != Some(&running.definition) {
+            let other = definitions.get(&key.server) != Some(&running.definition);
+            let why = if other && running.opened < looked {
                 Why::Decision
             } else if dead.contains(&key.agent) {
                 Why::Token

@@ -103,13 +103,13 @@ const PERSON: &[Plan] = &[
     },
     Plan {
         method: "GET",
-        path: "/plugins/packages/{id}",
+        path: "/plugins/packages/{package}",
         ask: |_| Ask::get("/plugins/packages/none"),
         good: missing,
     },
     Plan {
         method: "POST",
-        path: "/plugins/packages/{id}",
+        path: "/plugins/packages/{package}",
         ask: |_| {
             Ask::form(
                 "/plugins/packages/none",

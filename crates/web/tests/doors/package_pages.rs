@@ -27,7 +27,6 @@ async fn press(packaged: &Packaged, cookie: &str, act: &str, hash: &str) -> Answ
     packaged.doors.send(Ask::form(PAGE, &fields).cookie(cookie)).await
 }
 
-// spec: TRU-006 TRU-012
 #[test]
 fn a_decision_on_the_page_holds_for_the_definition_that_the_page_showed() {
     doors(|doors| async move {
@@ -166,7 +165,6 @@ fn a_page_of_another_site_an_old_sign_in_and_another_account_decide_nothing() {
     });
 }
 
-// spec: TRU-009
 #[test]
 fn the_page_tells_what_changed_since_the_decision_file_by_file() {
     doors(|doors| async move {

@@ -75,6 +75,7 @@ mod heavy {
         .any(|word| name.contains(word))
     }
 
+    // spec: MAN-031 LIF-004
     #[test]
     fn the_protocols_own_suite_finds_at_the_door_what_it_finds_at_the_server_itself() {
         let needed = "npm/node_modules/@modelcontextprotocol/conformance/dist/index.js";

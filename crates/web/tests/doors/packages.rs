@@ -1,5 +1,8 @@
 //! The door of package servers: real servers for agents over HTTP, who is let in, what ends them.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_app::access::{self, AskState, Decider, Seat};
@@ -20,7 +23,7 @@ fn text(result: &Value) -> &str {
         .unwrap_or_else(|| panic!("{result}"))
 }
 
-// spec: MAN-031
+// spec: LIF-005
 #[test]
 fn an_agent_reaches_an_approved_server_in_both_eras_and_keeps_it_from_call_to_call() {
     doors(|doors| async move {
@@ -170,7 +173,7 @@ fn who_has_no_live_token_of_the_first_account_reaches_no_server_and_starts_none(
     });
 }
 
-// spec: TRU-016
+// spec: TRU-006
 #[test]
 fn a_server_that_is_not_approved_as_it_is_now_is_refused_with_what_to_do() {
     doors(|doors| async move {
@@ -199,12 +202,25 @@ fn a_server_that_is_not_approved_as_it_is_now_is_refused_with_what_to_do() {
         std::fs::write(folder.join("more"), "x").unwrap();
         packaged.host.update("p").unwrap();
         refused(403, "not_runnable", "modified").await;
+        let manifest = folder.join(".muse-plugin/plugin.json");
+        let good = std::fs::read_to_string(&manifest).unwrap();
+        std::fs::write(&manifest, "{").unwrap();
+        assert!(packaged.host.update("p").is_err());
+        refused(403, "not_runnable", "invalid").await;
+        std::fs::write(&manifest, good).unwrap();
+        packaged.host.update("p").unwrap();
+        packaged.decide("p", Act::Approve);
+        let root = PathBuf::from(packaged.host.inspect("p").unwrap().root).join("mcp");
+        std::fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
+        std::fs::remove_file(root.join("server.py")).unwrap();
+        refused(403, "not_runnable", "blocked").await;
         packaged.host.remove("p").unwrap();
         refused(404, "not_found", "muster plugins list").await;
         for odd in [
             "/packages/%2e%2e/s/mcp",
             "/packages/p/..%2f..%2fs/mcp",
             "/packages/p%00/s/mcp",
+            "/packages/p/mcp_server:s/mcp",
         ] {
             let ask = Ask::json(odd, &call).bearer(&agent.token);
             assert_eq!(packaged.doors.send(ask).await.status, 404, "{odd}");
@@ -253,7 +269,6 @@ fn a_decision_a_change_and_a_revoked_token_end_a_server_in_the_middle_of_a_call(
     });
 }
 
-// spec: APR-013
 #[test]
 fn a_call_that_asks_waits_for_the_owner_and_a_client_that_leaves_takes_its_ask_along() {
     doors(|doors| async move {
