@@ -38,7 +38,7 @@ test("an installed package waits for its review and serves nobody", async () => 
   for (const words of ["review_needed", "mcp/server.py", "no definition is approved"]) {
     assert.ok((await page.locator("main").textContent()).includes(words), words);
   }
-  assert.deepEqual([(await call("describe_forecast", { region: "north" })).status], [403]);
+  assert.deepEqual([(await call("describe_forecast", { region: "coast" })).status], [403]);
 });
 
 test("approving takes the keyboard and a fresh sign-in, and the agent's next call runs", async () => {
@@ -52,7 +52,7 @@ test("approving takes the keyboard and a fresh sign-in, and the agent's next cal
   await page.waitForURL(PAGE);
   await page.getByRole("button", { name: "Approve" }).click();
   await page.getByText("Approved as it is now").waitFor();
-  const read = await call("describe_forecast", { region: "north", season: "summer" });
+  const read = await call("describe_forecast", { region: "coast", season: "summer" });
   assert.equal(read.body.result.isError ?? false, false, JSON.stringify(read.body));
   await person.open(PAGE);
   const words = await page.locator("main").textContent();
@@ -61,11 +61,11 @@ test("approving takes the keyboard and a fresh sign-in, and the agent's next cal
 
 test("a call that changes something is an ask that says whose tool it is", async () => {
   await Promise.all([page.waitForResponse((answer) => answer.url().endsWith("/events?asks=1")), person.open("/attention")]);
-  const waits = call("remember_region", { region: "north" });
+  const waits = call("remember_region", { region: "coast" });
   const card = page.locator("article[data-card]");
   await card.waitFor();
   const words = await card.textContent();
-  for (const shown of ["forecast-tools", "server forecast", "mcp__plugin_forecast_tools_forecast__remember_region", "Remembers which region", "north", "helper"]) {
+  for (const shown of ["forecast-tools", "server forecast", "mcp__plugin_forecast_tools_forecast__remember_region", "Remembers which region", "coast", "helper"]) {
     assert.ok(words.includes(shown), `${shown}: ${words}`);
   }
   await press(card.getByRole("button", { name: "Allow for 60 seconds" }));
@@ -82,10 +82,10 @@ test("a change of the package is shown file by file, and nothing runs until it i
   await person.open(PAGE);
   const words = await page.locator("main").textContent();
   for (const shown of ["changed since the decision", "1 file changed", "mcp/server.py"]) assert.ok(words.includes(shown), `${shown}: ${words}`);
-  assert.equal((await call("describe_forecast", { region: "north" })).status, 403);
+  assert.equal((await call("describe_forecast", { region: "coast" })).status, 403);
   await page.getByRole("button", { name: "Approve" }).click();
   await page.getByText("Approved as it is now").waitFor();
-  assert.equal((await call("describe_forecast", { region: "north" })).status, 200);
+  assert.equal((await call("describe_forecast", { region: "coast" })).status, 200);
 });
 
 test("without a script and on a phone every decision works", async () => {
@@ -94,7 +94,7 @@ test("without a script and on a phone every decision works", async () => {
   await phone.open(PAGE);
   await phone.page.getByRole("button", { name: "Reject" }).click();
   await phone.page.getByText("Rejected: it does not start").waitFor();
-  assert.equal((await call("describe_forecast", { region: "north" })).status, 403);
+  assert.equal((await call("describe_forecast", { region: "coast" })).status, 403);
   await phone.leave();
   await person.leave();
   assert.equal(await muster.stop(), 0);
