@@ -333,20 +333,18 @@ mod heavy {
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
             .find(|line| line["subtype"] == "init")
             .unwrap();
+        let server = &first["mcp_servers"][0];
         assert_eq!(
-            first["mcp_servers"],
-            json!([{"name": "plugin_tools_s", "status": "connected"}])
+            (&server["name"], &server["status"]),
+            (&json!("plugin_tools_s"), &json!("connected")),
+            "{first}"
         );
         assert!(
             first["tools"].as_array().unwrap().contains(&json!(tool)),
             "{first}"
         );
         let asked = model.asked().join("\n");
-        assert!(
-            asked.contains(r#"called get.forecast with {\"region\": \"hills\"}"#)
-                || asked.contains("called get.forecast"),
-            "{asked}"
-        );
+        assert!(asked.contains("called get.forecast with"), "{asked}");
         until(|| place.decisions() == ["allow:mcp_read_only_hint"]);
     }
 }
