@@ -176,7 +176,9 @@ impl Proxy {
         // Clients give their servers few of their own variables. What the data folder says is found there.
         match config.origin("MUSTER_DATABASE_URL") {
             None | Some((_, "file")) => {}
-            Some((url, _)) if !has_password(url) => drop(env.insert("MUSTER_DATABASE_URL".to_owned(), url.into())),
+            Some((url, _)) if !has_password(url) => {
+                drop(env.insert("MUSTER_DATABASE_URL".to_owned(), url.into()))
+            }
             Some((_, "environment")) => {}
             Some(_) => output::notice(
                 "muster: the database's address has a password and is not passed on, so nobody can be asked about calls of packages' tools; put it into MUSTER_DATABASE_URL or muster.toml",
@@ -218,7 +220,10 @@ struct Configuration {
 impl Configuration {
     fn write(data: &Path, session: &str, document: &Value) -> Result<Self, Failure> {
         let folder = std::path::absolute(data)?.join("plugins/sessions");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)?;
         Self::sweep(&folder);
         let path = folder.join(format!("{session}.json"));
         let fresh = path.with_extension("new");

@@ -141,7 +141,8 @@ fn decide(host: &Host, review: &Review, act: Act, json: bool) -> Result<(), Fail
             ));
         }
     };
-    host.decide(&target, act, review.hash.as_deref()).map_err(refused)?;
+    host.decide(&target, act, review.hash.as_deref())
+        .map_err(refused)?;
     if json {
         document(host, target.plugin())
     } else {

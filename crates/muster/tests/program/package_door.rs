@@ -6,35 +6,14 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Http, Place, Server, lives};
 
-/// A server of tools in Python's standard library.
-const SERVER: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../plugin-host/tests/servers/server.py"
-);
-
 /// A place with an approved package `p`, and the token of an agent on a task.
 fn prepared() -> (Place, String) {
     let place = Place::new().with("MUSTER_HOOK_TOKEN", "a-secret-of-the-owners");
     place.add_owner("ada");
     let root = place.path("project");
-    let folder = place.path("p");
-    for folder in [&root, &folder.join("mcp"), &folder.join(".muse-plugin")] {
-        std::fs::create_dir_all(folder).unwrap();
-    }
-    std::fs::copy(SERVER, folder.join("mcp/server.py")).unwrap();
-    let manifest = json!({
-        "schemaVersion": 1, "name": "p", "version": "1.0.0", "description": "A package.",
-        "compat": {"manifestDir": ".muse-plugin"},
-        "capabilities": {"mcpServers": [{"id": "s", "command": ["python3", "mcp/server.py"]}]},
-    });
-    std::fs::write(folder.join(".muse-plugin/plugin.json"), manifest.to_string()).unwrap();
-    std::fs::write(
-        place.data().join("settings.json"),
-        json!({"approval_mode": "never-ask"}).to_string(),
-    )
-    .unwrap();
-    place.ok(&["plugins", "install", &folder.display().to_string()]);
-    place.ok(&["plugins", "approve", "p"]);
+    std::fs::create_dir_all(&root).unwrap();
+    place.settings(&json!({"approval_mode": "never-ask"}));
+    place.approved("p", "plain");
     let root = root.display().to_string();
     place.ok(&["project", "add", "shop", "--root", &root]);
     let task = place.ok(&["task", "add", "--project", "shop", "--title", "Tidy up"]);

@@ -65,8 +65,7 @@ pub(super) async fn run(config: Config, args: ServePackage) -> Result<(), Failur
 
 /// An id for a new session.
 pub(in crate::commands) fn fresh() -> Result<String, Failure> {
-    muster_core::secret::random_hex::<16>()
-        .map_err(|error| Failure::refused("randomness", error.to_string()))
+    muster_core::secret::random_hex::<16>().map_err(|error| Failure::refused("randomness", error.to_string()))
 }
 
 fn checked(session: String) -> Result<String, Failure> {
@@ -124,11 +123,16 @@ impl Approver for Late {
             match self.queue().await {
                 Ok(Some(queue)) => queue.ask(ask).await,
                 Ok(None) => {
-                    tracing::warn!("MUSTER_AGENT_TOKEN is no live agent token, so a call was refused unasked");
+                    tracing::warn!(
+                        "MUSTER_AGENT_TOKEN is no live agent token, so a call was refused unasked"
+                    );
                     Verdict::Withdrawn
                 }
                 Err(failure) => {
-                    tracing::warn!(reason = failure.sentence(), "a call was refused because nobody could be asked");
+                    tracing::warn!(
+                        reason = failure.sentence(),
+                        "a call was refused because nobody could be asked"
+                    );
                     Verdict::NobodyToAsk
                 }
             }

@@ -76,7 +76,10 @@ fn launch(server: &Server) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     match &server.launch {
         Launch::Stdio { env, cwd, .. } => {
-            rows.extend(env.iter().map(|(name, value)| ("sets", format!("{name}={value}"))));
+            rows.extend(
+                env.iter()
+                    .map(|(name, value)| ("sets", format!("{name}={value}"))),
+            );
             rows.push((
                 "runs in",
                 match cwd {
@@ -113,9 +116,9 @@ fn words(command: &[String]) -> String {
 
 fn approved(one: &Inspected) -> String {
     match &one.approved_hash {
-        None => "never, or not as the last decision".to_owned(),
-        Some(hash) if *hash == one.definition_hash => "just as it is".to_owned(),
-        Some(hash) => format!("{hash}, which is another definition"),
+        None => "no".to_owned(),
+        Some(hash) if *hash == one.definition_hash => "as it is now".to_owned(),
+        Some(hash) => format!("as it was, with the hash {hash}"),
     }
 }
 
@@ -158,7 +161,10 @@ fn changes(host: &Host, stable_id: &str) -> Result<(), Failure> {
 pub(super) fn diagnostics(all: &[Diagnostic], indent: &str) -> Result<(), Failure> {
     for one in all {
         let word = serde_json::to_value(one.code).ok();
-        let code = word.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
+        let code = word
+            .as_ref()
+            .and_then(serde_json::Value::as_str)
+            .unwrap_or_default();
         let kind = if one.is_error() { "error" } else { "warning" };
         let place: Vec<&str> = [&one.entry, &one.field]
             .into_iter()
