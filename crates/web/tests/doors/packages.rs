@@ -462,6 +462,7 @@ fn where_no_more_servers_may_run_an_idle_one_makes_room_and_a_busy_one_does_not(
             &doors,
             PackageLimits {
                 servers: 1,
+                messages: 1,
                 ..quick()
             },
         );
@@ -474,11 +475,14 @@ fn where_no_more_servers_may_run_an_idle_one_makes_room_and_a_busy_one_does_not(
         let before = noted(&notes, "called");
         let busy = packaged.calling(&other, "p", "slow", &json!({"seconds": 300}));
         within("the call", || noted(&notes, "called") > before).await;
-        let refused = packaged.tell(&one, "p", &calls(1, "write", &json!({}))).await;
-        assert_eq!(
-            (refused.status, &refused.json()["error"]["data"]["code"]),
-            (503, &json!("busy"))
-        );
+        // Neither another server runs now, nor does this one take another message.
+        for agent in [&one, &other] {
+            let refused = packaged.tell(agent, "p", &calls(1, "write", &json!({}))).await;
+            assert_eq!(
+                (refused.status, &refused.json()["error"]["data"]["code"]),
+                (503, &json!("busy"))
+            );
+        }
         assert!(runs(second) && !busy.is_finished());
         busy.abort();
         doors.app.tasks.stop().await;
