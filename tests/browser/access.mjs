@@ -2,8 +2,10 @@
 // Tab and seen to have the focus, one heading and a title of its own, no motion where none is wanted. Takes the screenshots on the way.
 
 import assert from "node:assert/strict";
+import { appendFileSync, cpSync, writeFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 
 import { HOUR, Muster, PASSWORD, Person, axe, folder, screenshots, test } from "./bench.mjs";
 
@@ -241,7 +243,7 @@ test("setting up and signing in", async () => {
 
 test("before anything is set up", async () => {
   await person.signIn();
-  await lookAtAll({ "overview-newcomer": "/", "drafts-empty": DRAFTS, "plugins-empty": "/plugins", "chief-empty": "/chief", "settings-empty": "/settings", "asks-empty": "/attention", "policies-empty": "/policies", "tasks-empty": "/tasks", "projects-empty": "/projects" });
+  await lookAtAll({ "overview-newcomer": "/", "drafts-empty": DRAFTS, "plugins-empty": "/plugins", "chief-empty": "/chief", "settings-empty": "/settings", "asks-empty": "/attention", "policies-empty": "/policies", "tasks-empty": "/tasks", "projects-empty": "/projects", "packages-empty": "/plugins/packages" });
   clean();
 });
 
@@ -273,6 +275,29 @@ test("with everything there is, the pages of policies, tasks and projects", asyn
   await lookAtAll(addresses, async (at) => {
     for (const part of await at.locator("main details > summary").all()) await part.click();
   });
+  clean();
+});
+
+/** A package in the middle of its life: approved, used, changed since. */
+async function unpack() {
+  const source = join(folder("packages"), "forecast-tools");
+  cpSync(join(dirname(fileURLToPath(import.meta.url)), "../../examples/plugins/forecast-tools"), source, { recursive: true });
+  muster.command(["plugins", "install", source]);
+  muster.command(["plugins", "approve", "forecast-tools"]);
+  const task = muster.command(["task", "add", "--project", "engine", "--title", "Look at the weather"]);
+  const token = muster.command(["token", "create", "--kind", "agent", "--task", task]);
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list" });
+  const answer = await fetch(`${muster.direct}/packages/forecast-tools/forecast/mcp`, { method: "POST", headers, body });
+  assert.equal(answer.status, 200, await answer.text());
+  appendFileSync(join(source, "mcp/server.py"), "# changed\n");
+  writeFileSync(join(source, "data", long(180)), "x");
+  muster.command(["plugins", "update", "forecast-tools"]);
+}
+
+test("with everything there is, the pages of packages", async () => {
+  await unpack();
+  await lookAtAll({ packages: "/plugins/packages", package: "/plugins/packages/forecast-tools" });
   clean();
 });
 
@@ -320,7 +345,7 @@ test("with everything there is, the settings, a confirmation and a refusal", asy
 // spec: UIP-009
 test("a phone shows the pages at its own width, with room for a finger", async () => {
   const phone = await Person.at(muster, { ...SIZES.phone, isMobile: true, hasTouch: true, deviceScaleFactor: 2, storageState: await person.context.storageState() });
-  for (const path of ["/", DRAFTS, "/plugins", "/settings", "/audit", "/attention", "/policies", "/policies/1", "/tasks", "/tasks/1", "/projects"]) {
+  for (const path of ["/", DRAFTS, "/plugins", "/settings", "/audit", "/attention", "/policies", "/policies/1", "/tasks", "/tasks/1", "/projects", "/plugins/packages", "/plugins/packages/forecast-tools"]) {
     await phone.open(path);
     assert.equal(await phone.page.evaluate(() => innerWidth), 360, path);
     const small = await phone.page.evaluate(() => {

@@ -2,7 +2,7 @@
 //!
 //! Slices and what each may call: `audit` and `notices` call nobody; `accounts` and `plugins` call `audit`;
 //! `drafts` calls `accounts`, `audit`, `chief`, `notices`, `plugins`; `chief` calls `audit`, `plugins`, `messages`; `messages` calls `audit`, `plugins`.
-//! `resources` calls nobody; `settings` calls `audit`; `policies` calls `audit`, `resources`; `access` calls `accounts`, `audit`, `policies`, `resources`, `settings`.
+//! `packages` calls `audit`; `resources` calls nobody; `settings` calls `audit`; `policies` calls `audit`, `resources`; `access` calls `accounts`, `audit`, `policies`, `resources`, `settings`.
 //! `seal` calls nobody; `hosts` calls `audit`; `integrations` and `databases` call `audit`, `seal`; `projects` calls `audit`, `integrations`;
 //! `tasks` calls `audit`, `projects`.
 //! A slice calls another's operations and names its types, never its statements or its state rules.
@@ -19,6 +19,7 @@ pub mod integrations;
 pub mod messages;
 mod named;
 pub mod notices;
+pub mod packages;
 pub mod plugins;
 pub mod policies;
 pub mod projects;

@@ -193,6 +193,11 @@ mod heavy {
         tell_with_agent("permissions");
     }
 
+    #[test]
+    fn a_package_is_read_approved_used_asked_about_and_read_again_when_it_changed() {
+        tell("packages");
+    }
+
     // spec: UIP-009
     #[test]
     fn every_page_is_for_everybody() {

@@ -1,6 +1,6 @@
 //! The acts of a person on packages, and what may start. Never starts anything itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use muster_core::{Clock, Fault};
@@ -9,11 +9,12 @@ use crate::cache::{Cache, FileChange, InUse, Staged, compare};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::error::PluginError;
 use crate::events::EventLog;
-use crate::inspect::{Inspection, Listed};
-use crate::ledger::{Book, Capability, Installed, Ledger};
+use crate::inspect::{Inspection, KnownTool, Listed, known};
+use crate::ledger::{Book, Capability, Installed, Ledger, make_folder};
 use crate::manifest::{self, Checked};
 use crate::names::{Kind, ServerKey, StableId, Target};
 use crate::package::{Launch, Package};
+use crate::standing::Standing;
 use crate::trust::{Act, Facts, Status, after, status};
 use crate::verify::Depth;
 
@@ -86,6 +87,16 @@ impl Host {
     #[must_use]
     pub fn data_dir(&self, plugin: &str) -> PathBuf {
         self.data.join("plugins/data").join(plugin)
+    }
+
+    /// The folder for servers whose agent has none of its own, made when it is not there.
+    ///
+    /// # Errors
+    /// A fault, when it cannot be made.
+    pub fn work_dir(&self) -> Result<PathBuf, Fault> {
+        let folder = self.data.join("plugins/work");
+        make_folder(&folder)?;
+        Ok(folder)
     }
 
     /// Looks at a folder as a package.
@@ -325,8 +336,11 @@ impl Host {
     /// # Errors
     /// A fault.
     pub fn approved(&self) -> Result<Approved, PluginError> {
-        let ledger = self.book.read()?;
-        let all = trusted(&ledger);
+        Ok(Self::approved_in(&self.book.read()?))
+    }
+
+    fn approved_in(ledger: &Ledger) -> Approved {
+        let all = trusted(ledger);
         let mut approved = Approved::default();
         for key in &all {
             match all
@@ -344,7 +358,45 @@ impl Host {
                 )),
             }
         }
-        Ok(approved)
+        approved
+    }
+
+    /// Tells again and again which servers may start, for who serves many calls.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        Standing::new(self.clone())
+    }
+
+    /// The definition hash of each server that may start, as the ledger has it. Copies are not verified here.
+    pub(crate) fn definitions(&self) -> Result<BTreeMap<ServerKey, String>, PluginError> {
+        let ledger = self.book.read()?;
+        let servers = Self::approved_in(&ledger).servers;
+        let hash = |key: &ServerKey| {
+            let installed = ledger.packages.get(&key.plugin)?;
+            let one = installed
+                .capabilities
+                .iter()
+                .find(|one| one.id == key.stable_id())?;
+            Some(one.hash.clone())
+        };
+        Ok(servers
+            .into_iter()
+            .filter_map(|key| hash(&key).map(|hash| (key, hash)))
+            .collect())
+    }
+
+    /// The tools that are registered under `name`, as they were listed; more than one when names collide.
+    ///
+    /// # Errors
+    /// A fault.
+    pub fn tools_named(&self, name: &str) -> Result<Vec<KnownTool>, PluginError> {
+        let ledger = self.book.read()?;
+        let servers = ledger.pins.keys().map(|id| ServerKey::new(&id.plugin, &id.id));
+        Ok(servers
+            .filter(|key| name.starts_with(&key.tool_prefix()))
+            .flat_map(|key| known(&ledger, &key))
+            .filter(|tool| tool.registered == name)
+            .collect())
     }
 
     /// Verifies a server's copy and answers with all that a start needs.

@@ -1,12 +1,12 @@
 //! What `list` and `inspect` print. Never says that something is safe.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use crate::diagnostic::{Code, Diagnostic, shown};
 use crate::host::{Host, facts};
-use crate::ledger::{Capability, Installed, Ledger};
+use crate::ledger::{Capability, Installed, Ledger, Says};
 use crate::names::{Kind, ServerKey, TOOL_NAME_LIMIT};
 use crate::trust::{Status, Verdict, status};
 
@@ -77,6 +77,46 @@ pub struct Inspected {
     pub last_start: Option<Started>,
     /// What to do now.
     pub advice: String,
+    /// Its tools as they were when they were first listed after the approval; none before that.
+    #[serde(skip)]
+    pub tools: Vec<KnownTool>,
+}
+
+/// A tool that a server listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownTool {
+    /// The server.
+    pub key: ServerKey,
+    /// The server's own name of it. Outside text.
+    pub name: String,
+    /// What rules and logs call it.
+    pub registered: String,
+    /// Whether it says that it only reads.
+    pub read_only: bool,
+    /// What else it says of itself.
+    pub says: Says,
+    /// Whether it was listed differently since, or is new.
+    pub changed: bool,
+}
+
+/// The pinned tools of a server; those that are new since stand among them with nothing said.
+pub(crate) fn known(ledger: &Ledger, key: &ServerKey) -> Vec<KnownTool> {
+    let Some(pins) = ledger.pins.get(&key.stable_id()) else {
+        return Vec::new();
+    };
+    let names: BTreeSet<&String> = pins.tools.keys().chain(&pins.changed).collect();
+    let known = |name: &String| {
+        let pin = pins.tools.get(name);
+        KnownTool {
+            key: key.clone(),
+            name: name.clone(),
+            registered: key.tool(name),
+            read_only: pin.is_some_and(|pin| pin.read_only),
+            says: pin.map(|pin| pin.says.clone()).unwrap_or_default(),
+            changed: pins.changed.contains(name),
+        }
+    };
+    names.into_iter().map(known).collect()
 }
 
 /// How a start went.
@@ -173,6 +213,10 @@ impl Inspected {
             diagnostics,
             last_start,
             advice: advice(status, &one.id.plugin),
+            tools: match one.id.kind {
+                Kind::McpServer => known(ledger, &key),
+                Kind::Hook => Vec::new(),
+            },
         }
     }
 }

@@ -71,6 +71,29 @@ pub struct Pin {
     pub hash: String,
     /// Whether it says that it only reads.
     pub read_only: bool,
+    /// What else it says of itself, for people. The hash covers it.
+    #[serde(default)]
+    pub says: Says,
+}
+
+/// What a tool says of itself beside its schema. Outside text, cut where it is long.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Says {
+    /// Its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Its description.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// `destructiveHint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
+    /// `idempotentHint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+    /// `openWorldHint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_world: Option<bool>,
 }
 
 /// How the last start of a server went.
@@ -131,6 +154,11 @@ impl Book {
             path: folder.join("ledger.json"),
             lock: folder.join("ledger.lock"),
         }
+    }
+
+    /// The file itself.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Reads it; an absent file is an empty ledger.

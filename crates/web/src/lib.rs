@@ -18,6 +18,7 @@ mod state;
 mod tries;
 mod whole;
 
+pub use packages::PackageLimits;
 pub use router::{Door, Route, router, routes};
 pub use serve::{Limits, serve};
 pub use state::{Origin, Setup, Web};

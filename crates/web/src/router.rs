@@ -6,7 +6,7 @@ use axum::routing::{MethodFilter, on};
 use tower::util::MapResponseLayer;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::{Web, api, guard, health, mcp_agent, pages, plugin_v1};
+use crate::{Web, api, guard, health, mcp_agent, packages, pages, plugin_v1};
 
 /// Who a route is for; each takes exactly one kind of credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,6 +89,7 @@ fn tables(web: &Web) -> Vec<Table> {
         plugin_v1::description(web),
         api::table(web),
         mcp_agent::table(web),
+        packages::table(web),
     ]);
     tables.extend(health::tables());
     tables

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use muster_app::App;
 use muster_core::secret::{self, NoRandomness, random_hex};
 use muster_core::{Fault, Secret};
+use muster_plugin_host::Launcher;
 
 use crate::key::Key;
 use crate::mcp_agent::{Calls, Databases};
+use crate::packages::{PackageLimits, Packages};
 use crate::tries::Tries;
 
 /// Shared by all doors. Cloning shares it.
@@ -30,12 +32,15 @@ pub struct Web {
     pub(crate) calls: Calls,
     /// Databases that agents use.
     pub(crate) databases: Databases,
+    /// Servers of plugin packages that agents use.
+    pub(crate) packages: Packages,
 }
 
 impl Web {
     /// The doors of `app`.
     pub fn new(app: App, origin: Origin, setup: Setup, hook_token: Option<Secret>) -> Self {
         let key = Key::of(&app.settings.data_dir);
+        let packages = Packages::new(&app, Launcher::this_program(), PackageLimits::default());
         Self {
             app,
             origin: Arc::new(origin),
@@ -45,7 +50,15 @@ impl Web {
             key,
             calls: Calls::default(),
             databases: Databases::default(),
+            packages,
         }
+    }
+
+    /// The same, with another program that starts package servers, and other limits on them.
+    #[must_use]
+    pub fn with_packages(mut self, launcher: Launcher, limits: PackageLimits) -> Self {
+        self.packages = Packages::new(&self.app, launcher, limits);
+        self
     }
 }
 

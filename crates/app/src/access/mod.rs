@@ -22,7 +22,7 @@ pub use listing::{
     Connection, Reachable, Whoami, WhoamiGrant, WhoamiTask, connections, leaves, reachable, whoami,
 };
 pub use outlook::{Outlook, outlook};
-pub use presence::{Present, Process, Seat, present, somebody_present};
+pub use presence::{Present, Process, Seat, is_live, present, somebody_present};
 pub use prompt::{Asker, ToolPrompt, Unanswered, prompt};
 pub use sql::STATEMENTS;
 pub use state::{AskState, PARKED_AT_MOST, canonical};

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use muster_core::Fault;
-use muster_core::ids::OwnerId;
+use muster_core::ids::{OwnerId, TokenId};
 use muster_core::secret::random_hex;
 use muster_store::{Db, HeldLock, Topic};
 use tokio::sync::Mutex;
@@ -247,6 +247,19 @@ async fn is_alive(db: &Db, process: i64) -> bool {
             true
         }
     }
+}
+
+/// Whether the agent of this token is still one: the token is not revoked, nor gone with its turn, and its owner is not disabled.
+///
+/// # Errors
+/// A fault.
+pub async fn is_live(app: &App, owner: OwnerId, token: TokenId) -> Result<bool, Fault> {
+    app.db
+        .read(owner, move |tx| {
+            Box::pin(async move { tx.number(&sql::TOKEN_LIVE, (token,)).await })
+        })
+        .await
+        .map(|count| count > 0)
 }
 
 /// Whether somebody can be shown an ask of this owner's now.

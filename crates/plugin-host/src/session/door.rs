@@ -2,14 +2,14 @@
 //! answer. Never passes a server's own question on, because such a caller could not answer it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, OnceCell, oneshot};
 use tokio::task::JoinHandle;
 
-use super::{Options, lock, outcome, serve_until};
+use super::{Options, lock, outcome, watched};
 use crate::frame::{Decoder, Frame, Framing};
 use crate::host::Ready;
 use crate::jsonrpc::{self, Fields, Message, Shape, answer, code, failure};
@@ -26,13 +26,14 @@ pub enum Posted {
     Refused(String),
 }
 
-/// One server for many callers. It is ended by [`Door::close`], or a moment after it is dropped.
+/// One server for many callers. It is ended by [`Door::close`] or [`Door::end`], or a moment after it is dropped.
 #[derive(Debug)]
 pub struct Door {
     shared: Arc<Shared>,
     hello: OnceCell<Outcome>,
     stop: Arc<Notify>,
     session: Option<JoinHandle<()>>,
+    server_over: Arc<AtomicBool>,
     reader: JoinHandle<()>,
 }
 
@@ -78,8 +79,10 @@ impl Door {
         let (input, output) = tokio::io::split(theirs);
         let stop = Arc::new(Notify::new());
         let stopped = stop.clone();
+        let server_over = Arc::new(AtomicBool::new(false));
+        let told = server_over.clone();
         let session = tokio::spawn(async move {
-            serve_until(ready, options, input, output, stopped.notified()).await;
+            watched(ready, options, input, output, stopped.notified(), told).await;
         });
         let (output, input): (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>) = tokio::io::split(ours);
         let shared = Arc::new(Shared {
@@ -93,6 +96,7 @@ impl Door {
             hello: OnceCell::new(),
             stop,
             session: Some(session),
+            server_over,
             reader,
         }
     }
@@ -105,7 +109,18 @@ impl Door {
         }
     }
 
-    /// Whether the session is over by itself.
+    /// Ends the server without waiting for it; [`Door::is_over`] tells when it has ended.
+    pub fn end(&self) {
+        self.stop.notify_one();
+    }
+
+    /// Whether the server did not start or has died. The session goes on without it and offers no tools.
+    #[must_use]
+    pub fn is_without_server(&self) -> bool {
+        self.server_over.load(Ordering::Acquire)
+    }
+
+    /// Whether the session is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.session.as_ref().is_none_or(JoinHandle::is_finished)
@@ -190,7 +205,7 @@ impl Door {
                 let request = params
                     .and_then(|params| Fields::parse(params).ok())
                     .and_then(|fields| Some(fields.get("requestId")?.get().to_owned()));
-                let number = request.and_then(|request| self.shared.newest(&request));
+                let number = request.and_then(|request| self.shared.only(&request));
                 if let Some(number) = number {
                     lock(&self.shared.waiting).remove(&number);
                     self.shared.cancel(number).await;
@@ -237,11 +252,14 @@ impl Shared {
         })
     }
 
-    /// The newest request that its caller gave this id.
-    fn newest(&self, caller: &str) -> Option<u64> {
+    /// The request that its caller gave this id. Where several callers use one id, which of them is meant cannot be told.
+    fn only(&self, caller: &str) -> Option<u64> {
         let waiting = lock(&self.waiting);
-        let numbers = waiting.iter().filter(|(_, one)| one.caller == caller);
-        numbers.map(|(number, _)| *number).max()
+        let mut numbers = waiting.iter().filter(|(_, one)| one.caller == caller);
+        match (numbers.next(), numbers.next()) {
+            (Some((number, _)), None) => Some(*number),
+            _ => None,
+        }
     }
 
     async fn cancel(&self, number: u64) {

@@ -1,6 +1,7 @@
 //! What comes of a server in a session: answers, questions, notices, silence and its end. Never gives an agent an answer that it did not ask for.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -286,6 +287,7 @@ impl Inner {
                 return;
             }
             state.up = Up::Down(why.clone());
+            self.over.store(true, Ordering::Release);
             state.pending.keys().copied().collect()
         };
         self.events.server(happening, Some(why.clone()));

@@ -10,6 +10,7 @@ mod streams;
 mod tools;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ struct Inner {
     settled: Notify,
     /// Something waits, where nothing did.
     begun: Notify,
+    /// The server is over; whoever holds the session may look.
+    over: Arc<AtomicBool>,
 }
 
 /// Serves `ready` to the agent that writes to `input` and reads `output`, until the input ends. Everything that was started has ended when this
@@ -94,6 +97,18 @@ pub async fn serve_until(
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: impl Future<Output = ()>,
+) {
+    watched(ready, options, input, output, stop, Arc::default()).await;
+}
+
+/// As [`serve_until`], and tells by `over` when the server is over, which need not be the end of the session.
+async fn watched(
+    ready: Ready,
+    options: Options,
+    input: impl AsyncRead + Send + Unpin + 'static,
+    output: impl AsyncWrite + Send + Unpin + 'static,
+    stop: impl Future<Output = ()>,
+    over: Arc<AtomicBool>,
 ) {
     let events = ready.host.events().of(&options.session, &ready.key);
     let (sender, mut incoming) = mpsc::channel(64);
@@ -123,8 +138,10 @@ pub async fn serve_until(
         gone: Notify::new(),
         settled: Notify::new(),
         begun: Notify::new(),
+        over,
     });
     if let Some(why) = inner.down_because() {
+        inner.over.store(true, Ordering::Release);
         inner.state().start_noted = true;
         inner.write_start(Some(why));
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::jsonrpc::{Fields, quoted};
-use crate::ledger::{Pin, Pins};
+use crate::ledger::{Pin, Pins, Says};
 use crate::names::{ServerKey, sanitise};
 use crate::package::canonical;
 
@@ -139,12 +139,40 @@ fn one(tool: &RawValue) -> Result<Listed<'_>, String> {
         .get("annotations")
         .and_then(|annotations| annotations.get("readOnlyHint"))
         == Some(&Value::Bool(true));
-    let hash = sha256_hex(canonical(&Value::Object(shown)).as_bytes());
+    let hash = sha256_hex(canonical(&Value::Object(shown.clone())).as_bytes());
     Ok(Listed {
         name,
         fields,
-        pin: Pin { hash, read_only },
+        pin: Pin {
+            hash,
+            read_only,
+            says: says(&shown),
+        },
     })
+}
+
+/// Characters of a title and of a description that are kept for people.
+const TITLE: usize = 200;
+const DESCRIPTION: usize = 600;
+
+/// What the tool says of itself, cut to what a page shows.
+fn says(shown: &serde_json::Map<String, Value>) -> Says {
+    let text = |field: &str, most: usize| {
+        let text = shown.get(field)?.as_str()?;
+        let mut cut: String = text.chars().take(most).collect();
+        if cut.len() < text.len() {
+            cut.push('…');
+        }
+        Some(cut)
+    };
+    let hint = |name: &str| shown.get("annotations")?.get(name)?.as_bool();
+    Says {
+        title: text("title", TITLE),
+        description: text("description", DESCRIPTION),
+        destructive: hint("destructiveHint"),
+        idempotent: hint("idempotentHint"),
+        open_world: hint("openWorldHint"),
+    }
 }
 
 /// The tool for the agent: its name, and the whole registered name in `_meta`; everything else as it came.

@@ -11,7 +11,7 @@ use crate::Web;
 use crate::credential::bearer_alone;
 
 /// Lets a request with a live agent token through, with its `AgentCaller` as an extension.
-pub(super) async fn agents_only(State(web): State<Web>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn agents_only(State(web): State<Web>, mut request: Request, next: Next) -> Response {
     let Some(token) = bearer_alone(request.headers(), &web.origin) else {
         return unauthorized();
     };

@@ -28,6 +28,7 @@ use tower::ServiceExt as _;
 use crate::Web;
 use crate::router::{Door, Table};
 
+pub(crate) use caller::agents_only;
 pub(crate) use flight::Calls;
 pub use stdio::{Open, Session};
 pub(crate) use tools::Databases;
@@ -36,7 +37,7 @@ pub(crate) use tools::Databases;
 const BODY: usize = 2 * 1024 * 1024;
 
 pub(crate) fn table(web: &Web) -> Table {
-    let agents_only = from_fn_with_state(web.clone(), caller::agents_only);
+    let agents_only = from_fn_with_state(web.clone(), agents_only);
     Table::of(Door::Agent)
         .post("/mcp", serve)
         .get("/mcp", serve)
@@ -89,7 +90,7 @@ async fn serve(State(web): State<Web>, request: Request) -> Response {
 }
 
 /// The body of a call; other methods have none to read.
-async fn taken(method: &Method, body: Body) -> Result<Bytes, Response> {
+pub(crate) async fn taken(method: &Method, body: Body) -> Result<Bytes, Response> {
     if *method != Method::POST {
         return Ok(Bytes::new());
     }
@@ -109,7 +110,7 @@ async fn taken(method: &Method, body: Body) -> Result<Bytes, Response> {
 }
 
 /// Whether the request says that it carries JSON.
-fn is_json(headers: &HeaderMap) -> bool {
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.and_then(|kind| kind.split(';').next())
         .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
@@ -129,7 +130,7 @@ fn unread(bytes: &[u8]) -> Response {
 }
 
 /// Whether a browser sent this from a page that is not muster's: agent programs send no `Origin` at all.
-fn foreign_origin(web: &Web, headers: &HeaderMap) -> bool {
+pub(crate) fn foreign_origin(web: &Web, headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     headers.get(ORIGIN).is_some_and(|origin| {
         !origin

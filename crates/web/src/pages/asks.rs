@@ -44,6 +44,8 @@ struct AskView {
     tool: String,
     pairs: Vec<PairView>,
     arguments: Vec<ArgumentView>,
+    /// Of a plugin tool: which package's, and what that says of it.
+    about: Option<AboutView>,
     asked: When,
     expires: When,
 }
@@ -55,6 +57,29 @@ pub(super) struct PairView {
     /// Such as `db_connection staging`; empty for a pair that names nothing.
     pub(super) on: String,
     pub(super) id: Option<String>,
+}
+
+/// What a plugin tool's call is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct AboutView {
+    plugin: String,
+    server: String,
+    /// Why it is asked, in muster's words.
+    reason: String,
+    /// What the server says of the tool.
+    description: Option<String>,
+}
+
+impl AboutView {
+    fn read(value: &Value) -> Option<Self> {
+        let text = |key: &str| value.get(key).and_then(Value::as_str);
+        Some(Self {
+            plugin: one_line(text("plugin")?),
+            server: one_line(text("server")?),
+            reason: one_line(text("reason").unwrap_or_default()),
+            description: text("description").filter(|words| !words.is_empty()).map(lines),
+        })
+    }
 }
 
 /// One argument of the call.
@@ -76,6 +101,7 @@ impl AskView {
             task: ask.task.map(|(id, title)| (id.get(), one_line(&title))),
             tool: one_line(&ask.tool),
             pairs: pairs(&ask.pairs),
+            about: AboutView::read(&ask.about),
             arguments: arguments(&ask.arguments),
             asked: When::new(ask.created_at, now),
             expires: When::new(ask.expires_at, now),
@@ -253,6 +279,12 @@ impl AsksPage {
                     text: hostile(),
                 }]
             },
+            about: plugin_tool.then(|| AboutView {
+                plugin: hostile(),
+                server: hostile(),
+                reason: hostile(),
+                description: Some(hostile()),
+            }),
             asked: when(),
             expires: when(),
         };

@@ -1,7 +1,7 @@
 //! The words by which the audit page suggests a filter: events and outcomes. Never the only ones that can be looked for.
 
 /// The events that the filter suggests; any other may be typed.
-pub(super) const EVENTS: [&str; 60] = [
+pub(super) const EVENTS: [&str; 64] = [
     "ask.approve",
     "ask.refuse",
     "call",
@@ -23,6 +23,10 @@ pub(super) const EVENTS: [&str; 60] = [
     "owner.signed_in",
     "owner.signed_out",
     "owner.signed_out_everywhere",
+    "package.approve",
+    "package.disable",
+    "package.enable",
+    "package.reject",
     "passkey.registered",
     "passkey.removed",
     "plugin.created",

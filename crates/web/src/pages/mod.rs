@@ -16,6 +16,8 @@ mod flash;
 mod framed;
 mod guess;
 mod overview;
+mod package_view;
+mod packages;
 mod permissions;
 mod plugins;
 mod policies;
@@ -67,6 +69,9 @@ fn person(web: &Web) -> Table {
         .post("/plugins", plugins::create)
         .post("/plugins/{id}/revoke", plugins::revoke)
         .post("/plugins/messages/{id}/retry", plugins::retry)
+        .get("/plugins/packages", packages::show)
+        .get("/plugins/packages/{package}", packages::open)
+        .post("/plugins/packages/{package}", packages::decide)
         .get("/chief", chief::show)
         .get("/chief/conversations/{id}", chief::conversation)
         .get("/tasks", tasks::list)

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use super::caller::Person;
 use super::fields::{Fields, Id};
 use super::flash::{Flash, Opened, Place, Shown};
+use super::packages::{self, Packages};
 use super::refuse::{self, sentence};
 use super::view::{self, Here, Sender, Shell, When, counted, see_other};
 use crate::Web;
@@ -33,6 +34,7 @@ pub(super) struct PluginsPage {
     revoked: Vec<PluginView>,
     unconfirmed: Vec<UnconfirmedView>,
     chief: bool,
+    packages: Packages,
     /// The address that a connector is given.
     address: String,
     name: String,
@@ -168,6 +170,7 @@ async fn compose(
         revoked,
         unconfirmed,
         chief,
+        packages: packages::list(web).await,
         address,
         name,
     })
@@ -321,6 +324,7 @@ impl PluginsPage {
             revoked: vec![plugin(Some(when()))],
             unconfirmed,
             chief,
+            packages: Packages::default(),
             address: "http://localhost:7447".to_owned(),
             name: hostile(),
         };

@@ -5,7 +5,7 @@ use muster_core::clock::Time;
 
 use super::view::{Here, Shell, Signed, When};
 use super::{
-    asks, audit, chief, confirm, drafts, overview, permissions, plugins, policies, projects, refuse,
+    asks, audit, chief, confirm, drafts, overview, packages, permissions, plugins, policies, projects, refuse,
     settings, setup, sign_in, tasks,
 };
 
@@ -201,6 +201,8 @@ fn no_text_from_outside_becomes_markup_on_any_page() {
     check("overview", overview::OverviewPage::samples());
     check("notices", overview::NoticesFragment::samples());
     check("plugins", plugins::PluginsPage::samples());
+    check("packages", packages::PackagesPage::samples());
+    check("package", packages::PackagePage::samples());
     check("asks", asks::AsksPage::samples());
     check("drafts", drafts::DraftsPage::samples());
     check("archive", drafts::ArchivePage::samples());
@@ -236,6 +238,8 @@ fn every_template_is_checked() {
         "drafts",
         "notices",
         "overview",
+        "package",
+        "packages",
         "permissions",
         "plugins",
         "policies",

@@ -27,6 +27,7 @@ pub(super) enum Here {
     Projects,
     Policies,
     Connectors,
+    Packages,
     Chief,
     Audit,
     Settings,
@@ -85,6 +86,7 @@ impl Signed {
             all.push(entry("/plugins", "Connectors", Here::Connectors, 0));
         }
         all.extend([
+            entry("/plugins/packages", "Packages", Here::Packages, 0),
             entry("/chief", "Chief", Here::Chief, 0),
             entry("/audit", "Audit", Here::Audit, 0),
             entry("/settings", "Settings", Here::Settings, 0),

@@ -77,6 +77,17 @@ impl Doors {
         )
     }
 
+    /// The same database behind other doors.
+    pub(crate) fn behind(&self, web: Web) -> Self {
+        Self {
+            muster: self.muster.clone(),
+            app: self.app.clone(),
+            router: router(web.clone()),
+            web,
+            host: self.host.clone(),
+        }
+    }
+
     /// The same database behind a server with plugins off.
     pub(crate) fn off(&self) -> Self {
         self.with(|settings| settings.plugins = false)

@@ -97,6 +97,29 @@ fn no_passkey(answer: &Answer) -> bool {
 const PERSON: &[Plan] = &[
     Plan {
         method: "GET",
+        path: "/plugins/packages",
+        ask: |_| Ask::get("/plugins/packages"),
+        good: ok,
+    },
+    Plan {
+        method: "GET",
+        path: "/plugins/packages/{package}",
+        ask: |_| Ask::get("/plugins/packages/none"),
+        good: missing,
+    },
+    Plan {
+        method: "POST",
+        path: "/plugins/packages/{package}",
+        ask: |_| {
+            Ask::form(
+                "/plugins/packages/none",
+                &[("about", "plugin:none:mcp_server:s"), ("act", "approve"), ("hash", "0")],
+            )
+        },
+        good: missing,
+    },
+    Plan {
+        method: "GET",
         path: "/",
         ask: |_| Ask::get("/"),
         good: ok,
@@ -466,6 +489,23 @@ const OTHERS: &[Plan] = &[
         method: "GET",
         path: "/mcp",
         ask: |_| Ask::get("/mcp"),
+        good: |a| a.status == 405,
+    },
+    Plan {
+        method: "POST",
+        path: "/packages/{plugin}/{server}/mcp",
+        ask: |_| {
+            Ask::json(
+                "/packages/none/s/mcp",
+                &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+            )
+        },
+        good: |a| a.status == 404 && a.json()["error"]["data"]["code"] == "not_found",
+    },
+    Plan {
+        method: "GET",
+        path: "/packages/{plugin}/{server}/mcp",
+        ask: |_| Ask::get("/packages/none/s/mcp"),
         good: |a| a.status == 405,
     },
     Plan {

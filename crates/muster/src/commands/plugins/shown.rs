@@ -116,9 +116,9 @@ fn words(command: &[String]) -> String {
 
 fn approved(one: &Inspected) -> String {
     match &one.approved_hash {
-        None => "never, or not as the last decision".to_owned(),
-        Some(hash) if *hash == one.definition_hash => "just as it is".to_owned(),
-        Some(hash) => format!("{hash}, which is another definition"),
+        None => "no".to_owned(),
+        Some(hash) if *hash == one.definition_hash => "as it is now".to_owned(),
+        Some(hash) => format!("as it was, with the hash {hash}"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod http;
 mod look;
+pub(crate) mod package;
 mod raw;
 
 use std::io::{BufRead as _, BufReader, Read};
