@@ -353,6 +353,10 @@ fn a_call_that_asks_waits_for_the_owner_and_the_hint_opens_no_way_around_a_rule(
         shown.contains("session monday") && shown.contains(hinted),
         "{shown}"
     );
+    assert!(
+        shown.contains("tools, its server s") && shown.contains("A tool.") && shown.contains("asked because"),
+        "{shown}"
+    );
     assert!(place.ok(&["asks", "list"]).contains("session monday"));
     place.ok(&["asks", "approve", ask["id"].as_str().unwrap()]);
     let answered = client.answer(first);
