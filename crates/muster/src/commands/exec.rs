@@ -109,16 +109,23 @@ fn document(
     };
     let proxy = Proxy::new(config, session, args)?;
     let entry = |key: &ServerKey| proxy.entry(key);
-    // A package's name stays its own also while it is withheld.
     let clash = |clash: muster_plugin_host::config::Clash| {
         not_started("name_taken", &clash.to_string())
             .with("key", json!(clash.key))
             .with("server", json!(clash.server))
     };
-    mcp_config(&all, entry, &Map::new(), &Map::new(), added).map_err(clash)?;
-    let made = mcp_config(&given, entry, &settings, &project.unwrap_or_default(), added).map_err(clash)?;
+    // A package's name stays its own also while it is withheld.
+    let mut made = mcp_config(&all, entry, &settings, &project.unwrap_or_default(), added).map_err(clash)?;
     for one in &made.diagnostics {
         output::notice(&format!("muster: {}", terminal(&one.message)));
+    }
+    if let Some(servers) = made.document.get_mut("mcpServers").and_then(Value::as_object_mut) {
+        let names: Vec<String> = given.iter().map(ServerKey::entry).collect();
+        for withheld in all.iter().filter(|key| !given.contains(key)) {
+            if !names.contains(&withheld.entry()) {
+                servers.remove(&withheld.entry());
+            }
+        }
     }
     Ok(made.document)
 }
