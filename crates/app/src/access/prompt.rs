@@ -60,6 +60,7 @@ pub async fn prompt(app: &App, caller: &AgentCaller, tool: ToolPrompt) -> Result
         title: None,
         pairs: json!([]),
         policy: None,
+        statement: None,
     };
     let new = New {
         kind: "plugin_tool",
