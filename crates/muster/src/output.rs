@@ -14,6 +14,8 @@ pub(crate) struct Failure {
     usage: bool,
     /// Further fields of the error document.
     details: Vec<(&'static str, Value)>,
+    /// Lines behind the sentence, for who reads it.
+    below: Vec<String>,
 }
 
 impl Failure {
@@ -24,6 +26,7 @@ impl Failure {
             sentence: sentence.into(),
             usage: false,
             details: Vec::new(),
+            below: Vec::new(),
         }
     }
 
@@ -34,6 +37,7 @@ impl Failure {
             sentence: sentence.into(),
             usage: true,
             details: Vec::new(),
+            below: Vec::new(),
         }
     }
 
@@ -44,6 +48,7 @@ impl Failure {
             sentence: String::new(),
             usage: false,
             details: Vec::new(),
+            below: Vec::new(),
         }
     }
 
@@ -59,6 +64,13 @@ impl Failure {
         self
     }
 
+    /// The same with lines behind the sentence, each safe for a terminal.
+    #[must_use]
+    pub(crate) fn with_lines(mut self, lines: impl IntoIterator<Item = String>) -> Self {
+        self.below.extend(lines);
+        self
+    }
+
     /// What went wrong.
     pub(crate) fn sentence(&self) -> &str {
         &self.sentence
@@ -70,6 +82,9 @@ impl Failure {
             return ExitCode::FAILURE;
         }
         notice(&format!("muster: {}", self.sentence));
+        for line in &self.below {
+            notice(&format!("  {}", terminal(line)));
+        }
         if self.usage {
             return ExitCode::from(2);
         }
