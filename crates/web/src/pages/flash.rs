@@ -18,6 +18,7 @@ const KEPT: Duration = Duration::from_secs(120);
 pub(super) enum Place {
     Asks,
     Connectors,
+    Databases,
     Policies,
     Projects,
     Settings,
