@@ -6,6 +6,7 @@ use muster_core::ids::{AskId, OwnerId, TaskId, TokenId};
 use muster_store::{Topic, Tx};
 use serde_json::{Value, json};
 
+use super::gate::statement_of;
 use super::presence::{self, Seen};
 use super::sql;
 use super::state::AskState;
@@ -188,19 +189,23 @@ pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fa
 
 /// The audit row of a call whose own process cannot write it any more.
 fn ended_call(ask: &Ask, outcome: &'static str) -> Call {
+    let mut data = json!({
+        "agent": ask.caller_json(),
+        "task": ask.task.as_ref().map(|(id, title)| json!({"id": id.to_string(), "title": title})),
+        "pairs": ask.about.get("pairs").unwrap_or(&ask.pairs),
+        "ask_id": ask.id.to_string(),
+        "policy": ask.about.get("policy"),
+        "decided_by": null,
+    });
+    if let Some(statement) = statement_of(&ask.tool, &ask.arguments) {
+        audit::put_statement(&mut data, &statement);
+    }
     Call {
         agent: ask.caller(),
         task: ask.task.as_ref().map(|(id, _)| *id),
         tool: ask.tool.clone(),
         outcome,
-        data: json!({
-            "agent": ask.caller_json(),
-            "task": ask.task.as_ref().map(|(id, title)| json!({"id": id.to_string(), "title": title})),
-            "pairs": ask.about.get("pairs").unwrap_or(&ask.pairs),
-            "ask_id": ask.id.to_string(),
-            "policy": ask.about.get("policy"),
-            "decided_by": null,
-        }),
+        data,
     }
 }
 

@@ -25,6 +25,19 @@ pub struct Call {
     pub needs: Needs,
 }
 
+impl Call {
+    /// What a database is to run, where the call is one to a database.
+    fn statement(&self) -> Option<String> {
+        statement_of(&self.tool, &self.arguments)
+    }
+}
+
+/// The statement in the arguments of a tool that takes one.
+pub(super) fn statement_of(tool: &str, arguments: &Value) -> Option<String> {
+    let statement = arguments.get("statement").and_then(Value::as_str)?;
+    tool.starts_with("muster_db_").then(|| statement.to_owned())
+}
+
 /// A call that may run now. Its audit row is stored.
 #[derive(Debug)]
 pub struct Permitted {
@@ -180,6 +193,8 @@ pub(super) struct Facts {
     pub(super) title: Option<String>,
     pub(super) pairs: Value,
     pub(super) policy: Option<Subjects>,
+    /// What a database was to run.
+    pub(super) statement: Option<String>,
 }
 
 impl Facts {
@@ -190,6 +205,7 @@ impl Facts {
             title: stand.title.clone(),
             pairs: pairs_json(&stand.resources, &judged(stand, &call.needs)),
             policy: stand.governing.subject(),
+            statement: call.statement(),
         }
     }
 
@@ -201,19 +217,23 @@ impl Facts {
         ask: Option<AskId>,
         decided_by: Option<&str>,
     ) {
+        let mut data = json!({
+            "agent": self.who.json(),
+            "task": self.who.task.map(|id| json!({"id": id.to_string(), "title": self.title})),
+            "pairs": self.pairs,
+            "policy": self.policy,
+            "ask_id": ask.map(|ask| ask.to_string()),
+            "decided_by": decided_by,
+        });
+        if let Some(statement) = &self.statement {
+            audit::put_statement(&mut data, statement);
+        }
         let call = audit::Call {
             agent: self.who.agent.clone(),
             task: self.who.task,
             tool: self.tool.clone(),
             outcome,
-            data: json!({
-                "agent": self.who.json(),
-                "task": self.who.task.map(|id| json!({"id": id.to_string(), "title": self.title})),
-                "pairs": self.pairs,
-                "policy": self.policy,
-                "ask_id": ask.map(|ask| ask.to_string()),
-                "decided_by": decided_by,
-            }),
+            data,
         };
         audit::record_call(tx, now, call);
     }
@@ -304,6 +324,7 @@ async fn unrecorded(app: &App, who: &Who, call: &Call, fault: &Fault) -> Refused
         title: None,
         pairs: json!([]),
         policy: None,
+        statement: call.statement(),
     };
     let now = app.clock.now();
     let recorded: Result<(), Fault> = app

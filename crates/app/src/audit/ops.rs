@@ -144,8 +144,32 @@ pub struct Call {
     pub tool: String,
     /// What became of the call.
     pub outcome: &'static str,
-    /// Pairs, policy, ask, decider and the names as they were then; never an argument's text.
+    /// Pairs, policy, ask, decider and the names as they were then; of the arguments the statement to a database alone.
     pub data: Json,
+}
+
+/// Longest part of a statement that a row holds, in bytes.
+const STATEMENT: usize = 64 * 1024;
+
+/// Puts the text of a statement into a row's facts, as it was given. Of one over 64 KiB the row holds the beginning, and by `statement_cut` how
+/// long the whole was and its SHA-256.
+pub fn put_statement(data: &mut Json, statement: &str) {
+    let Some(facts) = data.as_object_mut() else {
+        return;
+    };
+    let mut end = statement.len().min(STATEMENT);
+    while !statement.is_char_boundary(end) {
+        end -= 1;
+    }
+    let held = statement.get(..end).unwrap_or_default();
+    facts.insert("statement".to_owned(), held.into());
+    if end < statement.len() {
+        let cut = serde_json::json!({
+            "bytes": statement.len(),
+            "sha256": muster_core::secret::sha256_hex(statement.as_bytes()),
+        });
+        facts.insert("statement_cut".to_owned(), cut);
+    }
 }
 
 /// A stored row.
@@ -447,5 +471,27 @@ impl From<Row> for Entry {
             outcome: row.outcome,
             hash: row.hash,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_statement_is_held_as_it_was_given_and_a_long_one_says_what_is_missing() {
+        let mut data = json!({"pairs": []});
+        put_statement(&mut data, "SELECT '\u{1b}[2J\0'");
+        assert_eq!(data, json!({"pairs": [], "statement": "SELECT '\u{1b}[2J\0'"}));
+        // A letter of two bytes across the bound is left out whole.
+        let long = format!("{}\u{e9}{}", "x".repeat(STATEMENT - 1), "y".repeat(10));
+        put_statement(&mut data, &long);
+        assert_eq!(data["statement"], "x".repeat(STATEMENT - 1));
+        assert_eq!(
+            data["statement_cut"],
+            json!({"bytes": STATEMENT + 11, "sha256": muster_core::secret::sha256_hex(long.as_bytes())})
+        );
     }
 }

@@ -113,7 +113,11 @@ const PERSON: &[Plan] = &[
         ask: |_| {
             Ask::form(
                 "/plugins/packages/none",
-                &[("about", "plugin:none:mcp_server:s"), ("act", "approve"), ("hash", "0")],
+                &[
+                    ("about", "plugin:none:mcp_server:s"),
+                    ("act", "approve"),
+                    ("hash", "0"),
+                ],
             )
         },
         good: missing,
@@ -265,6 +269,24 @@ const PERSON: &[Plan] = &[
         method: "POST",
         path: "/projects/{id}",
         ask: |_| Ask::form("/projects/999999", &[("act", "remove")]),
+        good: missing,
+    },
+    Plan {
+        method: "GET",
+        path: "/databases",
+        ask: |_| Ask::get("/databases"),
+        good: ok,
+    },
+    Plan {
+        method: "GET",
+        path: "/databases/{id}",
+        ask: |_| Ask::get("/databases/999999"),
+        good: missing,
+    },
+    Plan {
+        method: "POST",
+        path: "/databases/{id}",
+        ask: |_| Ask::form("/databases/999999", &[("act", "check")]),
         good: missing,
     },
     Plan {
