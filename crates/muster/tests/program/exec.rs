@@ -105,7 +105,15 @@ fn servers_of_the_settings_the_project_and_the_run_stand_beside_the_packages() {
     );
     let servers: Value = serde_json::from_str(&said.ok()).unwrap();
     assert_eq!(servers["mcpServers"].as_object().unwrap().len(), 1);
-    for file in [".mcp.json", "absent.json"] {
+    std::fs::write(place.path("broken.json"), "{").unwrap();
+    std::fs::remove_file(place.path(".mcp.json")).unwrap();
+    nix::unistd::mkfifo(&place.path(".mcp.json"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+    let said = place.run(&["exec", "--", "true"]);
+    assert!(
+        said.code() == 0 && said.err.contains("no regular file"),
+        "{said:?}"
+    );
+    for file in ["broken.json", "absent.json"] {
         let said = place.run(&["exec", "--mcp-config", file, "--", "touch", "started"]);
         assert_eq!(said.code(), 1, "{said:?}");
         assert!(!place.path("started").exists());
