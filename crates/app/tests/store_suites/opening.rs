@@ -394,3 +394,56 @@ fn a_second_opening_finds_what_the_first_one_stored() {
         );
     });
 }
+
+#[tokio::test]
+async fn asks_of_an_earlier_version_stay_as_they_were_and_those_whose_callers_are_gone_wait_for_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", dir.path().join("muster.db").display());
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(dir.path().join("muster.db"))
+        .create_if_missing(true);
+    let mut old = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+    let steps = sqlx::migrate!("../store/migrations/sqlite");
+    steps.run_to(2, &mut old).await.unwrap();
+    for text in [
+        "INSERT INTO owners (id, name, password_hash, created_at) VALUES (1, 'ada', 'x', 1)",
+        "INSERT INTO tokens (id, owner_id, kind, token_hash, label, created_at) VALUES (7, 1, 'agent', 'h', 'worker', 1)",
+        "INSERT INTO asks (id, owner_id, state, kind, token_id, tool, arguments, pairs, parking_key, approval_key, created_at, expires_at) \
+         VALUES (5, 1, 'parked', 'permission', 7, 't', '{}', '[]', 'p', 'a', 1, 2)",
+        "INSERT INTO asks (id, owner_id, state, kind, token_id, tool, arguments, pairs, parking_key, approval_key, created_at, expires_at, decided_at, decided_by) \
+         VALUES (9, 1, 'approved', 'permission', 7, 't', '{}', '[]', 'p', 'a', 1, 2, 2, 'ada')",
+        "INSERT INTO ask_callers (owner_id, ask_id, process) VALUES (1, 5, 3)",
+    ] {
+        old.execute(text).await.unwrap();
+    }
+    old.close().await.unwrap();
+    let db = Db::open(&Options::new(url.clone(), dir.path().join("locks")))
+        .await
+        .unwrap();
+    db.close().await;
+    let mut raw = Raw::at(&url).await;
+    for (text, wanted) in [
+        (
+            "SELECT count(*) FROM asks WHERE id = 5 AND state = 'parked' AND token_id = 7 AND session IS NULL",
+            1,
+        ),
+        (
+            "SELECT count(*) FROM asks WHERE id = 9 AND state = 'approved' AND decided_by = 'ada'",
+            1,
+        ),
+        ("SELECT count(*) FROM ask_callers", 0),
+        ("SELECT count(*) FROM pragma_foreign_key_check", 0),
+        ("SELECT seq FROM sqlite_sequence WHERE name = 'asks'", 9),
+    ] {
+        assert_eq!(raw.number(text).await, wanted, "{text}");
+    }
+    // Neither an agent's nor a session's, or both.
+    for (token, session) in [("NULL", "NULL"), ("7", "'s'")] {
+        let text = format!(
+            "INSERT INTO asks (owner_id, state, kind, token_id, tool, arguments, pairs, parking_key, approval_key, created_at, expires_at, session) \
+             VALUES (1, 'parked', 'plugin_tool', {token}, 't', '{{}}', '[]', 'x', 'a', 1, 2, {session})"
+        );
+        assert!(raw.run(&text).await.is_err(), "{text}");
+    }
+    raw.close().await;
+}

@@ -134,9 +134,17 @@ fn in_full(ask: &Ask) -> Result<(), Failure> {
         ("tool", ask.tool.clone()),
         ("asks for", pairs(ask)),
         ("arguments", ask.arguments.to_string()),
+    ];
+    let about = |field: &str| ask.about.get(field).and_then(Value::as_str);
+    if let (Some(plugin), Some(server)) = (about("plugin"), about("server")) {
+        rows.push(("package", format!("{plugin}, its server {server}")));
+    }
+    rows.extend(about("description").map(|text| ("says of itself", text.to_owned())));
+    rows.extend(about("reason").map(|text| ("asked because", text.to_owned())));
+    rows.extend([
         ("since", ask.created_at.rfc3339()),
         ("expires", ask.expires_at.rfc3339()),
-    ];
+    ]);
     if let Some(at) = ask.decided_at {
         rows.push(("decided", at.rfc3339()));
     }

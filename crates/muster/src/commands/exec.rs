@@ -30,8 +30,7 @@ pub(super) async fn run(config: &Config, args: cli::Exec) -> Result<(), Failure>
     let added = match &args.mcp_config {
         None => Map::new(),
         Some(path) => servers(path)
-            .map_err(|why| not_started("bad_file", &format!("{} was not used: {why}", path.display())))?
-            .unwrap_or_default(),
+            .map_err(|why| not_started("bad_file", &format!("{} was not used: {why}", path.display())))?,
     };
     let document = document(config, &host, &session, &args, &added)?;
     let file = Configuration::write(&config.data_dir, &session, &document)?;
@@ -70,8 +69,8 @@ fn not_started(code: &'static str, sentence: &str) -> Failure {
     Failure::refused(code, terminal(&format!("{sentence}. PROGRAM was not started")))
 }
 
-/// The servers of a file; `None` when it is not there.
-fn servers(path: &Path) -> Result<Option<Map<String, Value>>, String> {
+/// The servers of a file.
+fn servers(path: &Path) -> Result<Map<String, Value>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut text = Vec::new();
     file.take(LARGEST + 1)
@@ -80,7 +79,18 @@ fn servers(path: &Path) -> Result<Option<Map<String, Value>>, String> {
     if text.len() as u64 > LARGEST {
         return Err("it has more than 4 MiB".to_owned());
     }
-    read_servers(&text).map(Some)
+    read_servers(&text)
+}
+
+/// The servers of the project's file, which may be anything that the project's author put there.
+fn project(path: &Path) -> Result<Map<String, Value>, String> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => servers(path),
+        // Reading a pipe would wait for whoever writes into it.
+        Ok(_) => Err("it is no regular file".to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Map::new()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn document(
@@ -98,27 +108,29 @@ fn document(
             Map::new()
         }
     };
-    let project = Path::new(".mcp.json");
-    let project = if project.exists() {
-        servers(project).unwrap_or_else(|why| {
-            output::notice(&format!("muster: .mcp.json is left out: {}", terminal(&why)));
-            None
-        })
-    } else {
-        None
-    };
+    let project = project(Path::new(".mcp.json")).unwrap_or_else(|why| {
+        output::notice(&format!("muster: .mcp.json is left out: {}", terminal(&why)));
+        Map::new()
+    });
     let proxy = Proxy::new(config, session, args)?;
     let entry = |key: &ServerKey| proxy.entry(key);
-    // A package's name stays its own also while it is withheld.
     let clash = |clash: muster_plugin_host::config::Clash| {
         not_started("name_taken", &clash.to_string())
             .with("key", json!(clash.key))
             .with("server", json!(clash.server))
     };
-    mcp_config(&all, entry, &Map::new(), &Map::new(), added).map_err(clash)?;
-    let made = mcp_config(&given, entry, &settings, &project.unwrap_or_default(), added).map_err(clash)?;
+    // A package's name stays its own also while it is withheld.
+    let mut made = mcp_config(&all, entry, &settings, &project, added).map_err(clash)?;
     for one in &made.diagnostics {
         output::notice(&format!("muster: {}", terminal(&one.message)));
+    }
+    if let Some(servers) = made.document.get_mut("mcpServers").and_then(Value::as_object_mut) {
+        let names: Vec<String> = given.iter().map(ServerKey::entry).collect();
+        for withheld in all.iter().filter(|key| !given.contains(key)) {
+            if !names.contains(&withheld.entry()) {
+                servers.remove(&withheld.entry());
+            }
+        }
     }
     Ok(made.document)
 }

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::support::package::until;
+use crate::support::package::{EXAMPLES, until};
 use crate::support::{Place, Said};
 
 /// What `muster exec` gives to a program.
@@ -105,7 +105,15 @@ fn servers_of_the_settings_the_project_and_the_run_stand_beside_the_packages() {
     );
     let servers: Value = serde_json::from_str(&said.ok()).unwrap();
     assert_eq!(servers["mcpServers"].as_object().unwrap().len(), 1);
-    for file in [".mcp.json", "absent.json"] {
+    std::fs::write(place.path("broken.json"), "{").unwrap();
+    std::fs::remove_file(place.path(".mcp.json")).unwrap();
+    nix::unistd::mkfifo(&place.path(".mcp.json"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+    let said = place.run(&["exec", "--", "true"]);
+    assert!(
+        said.code() == 0 && said.err.contains("no regular file"),
+        "{said:?}"
+    );
+    for file in ["broken.json", "absent.json"] {
         let said = place.run(&["exec", "--mcp-config", file, "--", "touch", "started"]);
         assert_eq!(said.code(), 1, "{said:?}");
         assert!(!place.path("started").exists());
@@ -310,8 +318,9 @@ mod heavy {
     fn claude_code_has_a_packages_tools_under_their_registered_names() {
         let Some(program) = claude() else { return };
         let place = Place::new();
-        let tool = "mcp__plugin_tools_s__get_forecast";
-        let steps = json!([{"tool": tool, "input": {"region": "hills"}}, {"text": "Done."}]);
+        let tool = "mcp__plugin_forecast_tools_forecast__describe_forecast";
+        let steps =
+            json!([{"tool": tool, "input": {"region": "hills", "season": "winter"}}, {"text": "Done."}]);
         let model = Model::new(&place.path(""), "model", &steps);
         let home = place.path("home");
         std::fs::create_dir_all(&home).unwrap();
@@ -320,7 +329,8 @@ mod heavy {
             .fold(place, |place, (name, value)| place.with(&name, &value))
             .with("TERM", "dumb")
             .with("CLAUDE_CONFIG_DIR", &home.join(".claude").display().to_string());
-        place.approved("tools", "plain");
+        place.ok(&["plugins", "install", &format!("{EXAMPLES}/forecast-tools")]);
+        place.ok(&["plugins", "approve", "forecast-tools"]);
         let script = format!(
             "exec '{}' -p --model claude-sonnet-4-5 --output-format stream-json --verbose --mcp-config \"$MUSTER_MCP_CONFIG\" --strict-mcp-config --allowedTools {tool} < /dev/null -- 'What is the weather?'",
             program.display()
@@ -336,15 +346,19 @@ mod heavy {
         let server = &first["mcp_servers"][0];
         assert_eq!(
             (&server["name"], &server["status"]),
-            (&json!("plugin_tools_s"), &json!("connected")),
+            (&json!("plugin_forecast_tools_forecast"), &json!("connected")),
             "{first}"
         );
+        let offered = |request: &Value| {
+            let tools = request["tools"].as_array();
+            tools.is_some_and(|tools| tools.iter().any(|one| one["name"] == tool))
+        };
         assert!(
-            first["tools"].as_array().unwrap().contains(&json!(tool)),
-            "{first}"
+            model.requests().iter().any(offered),
+            "the model was never offered {tool}"
         );
         let asked = model.asked().join("\n");
-        assert!(asked.contains("called get.forecast with"), "{asked}");
+        assert!(asked.contains("snow above 600 metres"), "{asked}");
         until(|| place.decisions() == ["allow:mcp_read_only_hint"]);
     }
 }

@@ -323,7 +323,7 @@ fn a_session_calls_under_rules_and_the_log_tells_how_each_call_was_decided() {
     assert_eq!((&start["ok"], &start["error"]), (&json!(true), &Value::Null));
 }
 
-// spec: APR-013 APR-015
+// spec: APR-015
 #[test]
 fn a_call_that_asks_waits_for_the_owner_and_the_hint_opens_no_way_around_a_rule() {
     let place = Place::new();
@@ -351,6 +351,10 @@ fn a_call_that_asks_waits_for_the_owner_and_the_hint_opens_no_way_around_a_rule(
     let shown = place.ok(&["asks", "show", ask["id"].as_str().unwrap()]);
     assert!(
         shown.contains("session monday") && shown.contains(hinted),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("tools, its server s") && shown.contains("A tool.") && shown.contains("asked because"),
         "{shown}"
     );
     assert!(place.ok(&["asks", "list"]).contains("session monday"));

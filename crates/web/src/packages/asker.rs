@@ -82,7 +82,6 @@ mod tests {
 
     use super::*;
 
-    // spec: APR-013
     #[test]
     fn a_person_is_shown_the_arguments_that_would_be_sent() {
         let plain = r#" {"b" : [1, -2.5, true, null, "caf\u00e9 \"\\", 1.0], "a": {"x:y": {}}} "#;
