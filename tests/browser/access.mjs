@@ -217,7 +217,9 @@ function govern() {
   made(["task", "add", "--project", long(64), "--title", long(200), "--unscoped"]);
   made(["task", "add", "--project", "engine", "--title", "Nobody's", "--body", `<b>no</b>\n${long(150)}`]);
   made(["task", "spawn", task]);
-  const database = `sqlite://${folder("databases")}/shop.db`;
+  const file = `${folder("databases")}/shop.db`;
+  writeFileSync(file, "");
+  const database = `sqlite://${file}`;
   for (const name of ["shop", long(64)]) made(["db", "add", name, "--project", long(64), "--url", database]);
   made(["db", "shell", "shop", "--write"], `CREATE TABLE cats (name);\nSELECT '${long(300)}' AS\n"<b>no</b>" FROM cats;\n`);
   made(["db", "check", "shop"]);

@@ -1,5 +1,7 @@
 //! A connection as the policy knows it: who holds the permit may read, or write, or ask what is there. Never runs a statement before it was classified, and never believes a permit for another connection.
 
+use std::time::Duration;
+
 use muster_policy::{Action, Permit, Resource};
 
 use crate::address::Url;
@@ -10,6 +12,9 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::{mongodb, mysql, postgres, redis, sqlite};
+
+/// How long a server has to say who it is and what an account may do.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One database with the account that reads it, and perhaps one that writes it.
 pub struct Connection {
@@ -321,13 +326,16 @@ impl Connection {
     /// # Errors
     /// The server is not reached or does not tell.
     pub async fn wide(&self) -> Result<Wide, Error> {
-        match &self.read {
-            Server::Postgres(server) => server.wide().await,
-            Server::Mysql(server) => server.wide().await,
-            Server::Sqlite(_) => Ok(Wide::default()),
-            Server::Redis(server) => server.wide().await,
-            Server::Mongodb(server) => server.wide().await,
-        }
+        soon(async {
+            match &self.read {
+                Server::Postgres(server) => server.wide().await,
+                Server::Mysql(server) => server.wide().await,
+                Server::Sqlite(_) => Ok(Wide::default()),
+                Server::Redis(server) => server.wide().await,
+                Server::Mongodb(server) => server.wide().await,
+            }
+        })
+        .await
     }
 
     /// Reaches the server once and says what it is. For the owner.
@@ -335,7 +343,7 @@ impl Connection {
     /// # Errors
     /// The server is not reached.
     pub async fn test(&self) -> Result<String, Error> {
-        self.read.version().await
+        soon(self.read.version()).await
     }
 
     /// The same with the account that writes, where there is one of its own. Nothing is written. For the owner.
@@ -345,7 +353,7 @@ impl Connection {
     pub async fn test_write(&self) -> Result<Option<String>, Error> {
         match &self.write {
             None => Ok(None),
-            Some(server) => server.version().await.map(Some),
+            Some(server) => soon(server.version()).await.map(Some),
         }
     }
 
@@ -357,15 +365,33 @@ impl Connection {
             "The way to the server is encrypted, or does not leave this machine.",
             "The way to the server is not encrypted.",
         )];
-        found.append(&mut match &self.read {
-            Server::Postgres(server) => server.check().await,
-            Server::Mysql(server) => server.check().await,
-            Server::Sqlite(file) => file.check().await,
-            Server::Redis(server) => server.check().await,
-            Server::Mongodb(server) => server.check().await,
-        });
+        let tried = async {
+            match &self.read {
+                Server::Postgres(server) => server.check().await,
+                Server::Mysql(server) => server.check().await,
+                Server::Sqlite(file) => file.check().await,
+                Server::Redis(server) => server.check().await,
+                Server::Mongodb(server) => server.check().await,
+            }
+        };
+        match tokio::time::timeout(3 * PATIENCE, tried).await {
+            Ok(mut tried) => found.append(&mut tried),
+            Err(_) => found.push(Guarantee::broken(
+                "reachable",
+                "The server did not answer to the end of the tries.",
+            )),
+        }
         found
     }
+}
+
+/// A server that takes a connection and says nothing is none.
+async fn soon<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
+        Err(Error::Unreachable {
+            why: format!("nothing answered within {} s", PATIENCE.as_secs()),
+        })
+    })
 }
 
 /// The statement with the engine's word for a plan before it, unless it has one.

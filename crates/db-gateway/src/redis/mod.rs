@@ -339,11 +339,14 @@ impl Server {
     /// Redis plans nothing; what it can say is how it counts the command.
     pub(crate) async fn explain(&self, statement: &str, limits: Limits) -> Result<serde_json::Value, Error> {
         let words = cut(statement)?;
-        let mut session = self.session().await?;
-        let asked = tokio::time::timeout(limits.time, self.flags_of(&mut session, &words))
-            .await
-            .unwrap_or(Err(Error::TimedOut { after: limits.time }))?;
-        self.keep(session);
+        let asked = tokio::time::timeout(limits.time, async {
+            let mut session = self.session().await?;
+            let asked = self.flags_of(&mut session, &words).await?;
+            self.keep(session);
+            Ok(asked)
+        })
+        .await
+        .unwrap_or(Err(Error::TimedOut { after: limits.time }))?;
         let (command, flags) = asked.unwrap_or_default();
         let verdict = of_words(&words);
         Ok(json!({

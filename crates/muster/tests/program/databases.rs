@@ -7,6 +7,7 @@ use mongodb::bson::doc;
 use muster_testkit::PgDatabase;
 use serde_json::{Value, json};
 
+use crate::mcp::Wire;
 use crate::support::{Look, Place, Said, engines};
 
 #[path = "../../../db-gateway/tests/live/servers.rs"]
@@ -197,10 +198,58 @@ fn shell_reads_and_writes(place: &Place, read: &str, write: &str) {
     );
 }
 
+/// An agent that may read everything: through its tools reads are answered and writes stopped by each gate in turn, until all are open.
+fn tools_read_and_write(place: &Place, reads: &[&str], write: &str) {
+    place.ok(&["policy", "create", "worker"]);
+    let grant = |action: &str| {
+        place.ok(&[
+            "policy", "grant", "worker", "--layer", "global", action, "any", "allow",
+        ]);
+    };
+    grant("db_read");
+    place.ok(&[
+        "task",
+        "add",
+        "--project",
+        "engine",
+        "--title",
+        "look",
+        "--policy",
+        "worker",
+    ]);
+    let token = place.ok(&["token", "create", "--kind", "agent", "--task", "1"]);
+    let mut wire = Wire::new(place, token.trim_end(), None);
+    let id = |name: &str| place.json(&["db", "show", name])["id"].clone();
+    let mut call = |tool: &str, name: &str, statement: &str| {
+        let mut arguments = json!({"connection_id": id(name), "statement": statement});
+        if tool == "muster_db_execute" {
+            arguments["write"] = json!(true);
+        }
+        wire.call(json!({"name": tool, "arguments": arguments}))
+    };
+    let code = |answer: &Value| answer["structuredContent"]["error"]["code"].clone();
+    for read in reads {
+        let answer = call("muster_db_query", "narrow", read);
+        assert_ne!(answer["isError"], json!(true), "{read}: {answer}");
+    }
+    for name in ["narrow", "wide"] {
+        let answer = call("muster_db_query", name, write);
+        assert_eq!(code(&answer), "refused_gate", "{answer}");
+        let answer = call("muster_db_execute", name, write);
+        assert_eq!(code(&answer), "refused_not_granted", "{answer}");
+    }
+    grant("db_write");
+    let answer = call("muster_db_execute", "narrow", write);
+    assert_eq!(code(&answer), "engine_error", "the account stops it: {answer}");
+    let answer = call("muster_db_execute", "wide", write);
+    assert_ne!(answer["isError"], json!(true), "{answer}");
+    wire.leave();
+}
+
 mod heavy {
     use super::*;
 
-    // spec: DBA-005 DBA-012 DBA-014
+    // spec: DBA-002
     #[tokio::test(flavor = "multi_thread")]
     async fn postgres_accounts_are_taken_narrow_and_wide_ones_by_their_owners_word() {
         let Some(server) = Postgres::start().await else {
@@ -214,6 +263,8 @@ mod heavy {
             "INSERT INTO t VALUES (9, 'x');",
         );
         assert_eq!(server.admin.number("SELECT count(*) FROM t").await, 4);
+        tools_read_and_write(&place, &["SELECT v FROM t"], "INSERT INTO t VALUES (10, 'x')");
+        assert_eq!(server.admin.number("SELECT count(*) FROM t").await, 5);
         // What is printed makes an account that is taken.
         server.admin.damage(&statements.join("\n")).await;
         let made = add(
@@ -226,7 +277,6 @@ mod heavy {
         server.end(&["muster_reader"]).await;
     }
 
-    // spec: DBA-005 DBA-014
     #[tokio::test(flavor = "multi_thread")]
     async fn mariadb_accounts_are_taken_narrow_and_wide_ones_by_their_owners_word() {
         let Some(running) = servers::mariadb() else { return };
@@ -253,6 +303,8 @@ mod heavy {
         takes_narrow_accounts(&place, "mariadb", &url("reader:SECRET-word"), &url("root"));
         shell_reads_and_writes(&place, "SELECT id, v FROM t;", "INSERT INTO t VALUES (9, 'x');");
         assert_eq!(client("SELECT count(*) FROM app.t").trim(), "1");
+        tools_read_and_write(&place, &["SELECT v FROM t"], "INSERT INTO t VALUES (10, 'x')");
+        assert_eq!(client("SELECT count(*) FROM app.t").trim(), "2");
     }
 
     // spec: DBA-017 DBA-018
@@ -301,6 +353,8 @@ mod heavy {
         );
         assert_eq!(said.code(), 1, "{said:?}");
         assert_eq!(cli(&["GET", "k"]).trim(), "w");
+        tools_read_and_write(&place, &["GET k", "TTL k"], "GETDEL k");
+        assert_eq!(cli(&["GET", "k"]).trim(), "");
     }
 
     // spec: DBA-022
@@ -334,6 +388,11 @@ mod heavy {
         );
         let left = place.run_with(&["db", "shell", "narrow", "--json"], "{\"count\": \"a\"}\n");
         assert_eq!(document(&left)["document"]["n"], json!(1), "{left:?}");
+        tools_read_and_write(
+            &place,
+            &["{\"find\": \"a\"}"],
+            "{\"insert\": \"a\", \"documents\": [{\"_id\": 2}]}",
+        );
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -448,7 +507,7 @@ mod heavy {
     }
 }
 
-// spec: DBA-003 DBA-016..DBA-028
+// spec: DBA-019 DBA-023 DBA-028
 #[test]
 fn a_statement_is_classified_without_a_server_and_without_a_data_folder() {
     let place = Place::new();

@@ -145,7 +145,7 @@ mod heavy {
         Some((server, place))
     }
 
-    // spec: DBA-013 DBA-014
+    // spec: DBA-014
     #[tokio::test(flavor = "multi_thread")]
     async fn a_wrong_password_and_a_server_that_hangs_are_told_without_the_password() {
         let Some(server) = Postgres::start().await else {
@@ -183,7 +183,6 @@ mod heavy {
         server.end(&[]).await;
     }
 
-    // spec: DBA-013
     #[tokio::test(flavor = "multi_thread")]
     async fn a_session_that_is_left_leaves_no_statement_running() {
         let Some((server, place)) = with_reader().await else {
@@ -239,7 +238,6 @@ mod heavy {
         server.end(&[]).await;
     }
 
-    // spec: DBA-013
     #[tokio::test(flavor = "multi_thread")]
     async fn a_shell_that_is_interrupted_or_loses_its_reader_leaves_no_statement_running() {
         let Some((server, place)) = with_reader().await else {

@@ -296,8 +296,8 @@ impl Shell<'_> {
                 .await
                 .map_err(refused)?;
             self.told(&error)?;
-            if writes && self.typed {
-                output::notice("\\write on lets statements that write through");
+            if writes {
+                output::notice("\\write on, or --write, lets statements that write through");
             }
             return Ok(Next::Line);
         }
