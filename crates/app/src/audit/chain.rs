@@ -13,7 +13,7 @@ use super::sql;
 /// How many rows are read at a time.
 const PAGE: i64 = 2_000;
 
-/// What a row's hash is made of besides the hash before it: everything that is shown of the row or that it is found by.
+/// What a row's hash is made of besides the hash before it: everything that is shown of the row or that it is found by, its number aside.
 pub(super) struct Link<'r> {
     pub(super) owner: OwnerId,
     pub(super) at: i64,
@@ -61,7 +61,7 @@ pub struct Verified {
 
 /// Goes along an owner's chain in one snapshot.
 ///
-/// Rows that were stored before there was a chain have no hash; they can only stand at its beginning.
+/// Rows that were stored before there was a chain have no hash; they can only stand at its beginning, and as many as there were then.
 ///
 /// # Errors
 /// A fault.
@@ -108,15 +108,17 @@ async fn unreadable(db: &Db, owner: OwnerId) -> Result<Option<(i64, i64)>, Fault
 
 async fn walk(tx: &mut Tx, owner: OwnerId) -> Result<Verified, Fault> {
     // Whoever removes the end of the chain has changed the log.
-    let end: Option<(i64, String)> = tx.optional(&sql::LENGTH, ()).await?;
-    let (mut before, mut rows, mut linked, mut last) = (String::new(), 0_i64, 0_i64, i64::MIN);
+    let end: Option<(i64, String, i64)> = tx.optional(&sql::LENGTH, ()).await?;
+    let (mut before, mut rows, mut linked, mut unlinked, mut last) =
+        (String::new(), 0_i64, 0_i64, 0_i64, i64::MIN);
     let mut first_bad = None;
     loop {
         let page: Vec<Row> = tx.all(&sql::ONWARDS, (last, PAGE)).await?;
         for row in &page {
             rows += 1;
             last = row.id;
-            if row.hash.is_empty() && linked == 0 {
+            if row.hash.is_empty() && linked == 0 && end.as_ref().is_some_and(|end| unlinked < end.2) {
+                unlinked += 1;
                 continue;
             }
             linked += 1;
@@ -130,7 +132,7 @@ async fn walk(tx: &mut Tx, owner: OwnerId) -> Result<Verified, Fault> {
         }
     }
     Ok(Verified {
-        ok: first_bad.is_none() && end == Some((linked, before)),
+        ok: first_bad.is_none() && end == Some((linked, before, unlinked)),
         rows,
         first_bad,
     })

@@ -52,7 +52,7 @@ pub(super) static ROW: Sql = owned(
 );
 pub(super) static LENGTH: Sql = owned(
     "audit.length",
-    "SELECT length, hash FROM audit_heads WHERE owner_id = $1",
+    "SELECT length, hash, unlinked FROM audit_heads WHERE owner_id = $1",
 );
 
 /// All of them.

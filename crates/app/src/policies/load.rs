@@ -10,6 +10,7 @@ use muster_store::Tx;
 use super::{PolicyError, sql};
 use crate::App;
 use crate::named::Word;
+use crate::resources;
 
 /// A policy's own row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,8 +113,10 @@ pub(super) async fn for_edit(tx: &mut Tx, id: PolicyId) -> Result<Found, PolicyE
 struct InForce {
     layer_id: i64,
     layer: String,
+    parent_id: Option<i64>,
     root_id: Option<i64>,
     root_there: Option<i64>,
+    root_of_root: Option<i64>,
     grant_id: Option<i64>,
     action: Option<String>,
     scope_kind: Option<String>,
@@ -133,12 +136,13 @@ pub(super) async fn in_force(tx: &mut Tx, id: PolicyId) -> Result<Policy, Fault>
     let rows: Vec<InForce> = tx.all(&sql::IN_FORCE, (id,)).await?;
     let mut layers: HashMap<LayerName, Vec<Grant>> = HashMap::new();
     for row in rows {
-        if row.root_id != row.root_there {
+        let root = row.root_id.filter(|root| *root != id.get());
+        if root != row.root_there || row.parent_id.is_some() != root.is_some() || row.root_of_root.is_some() {
             // Without the root's layers the fork's own would reach further than they were written for.
             return Err(Fault::contradiction(
                 "policies",
                 id.get(),
-                "the policy whose upper layers it has does not exist",
+                "the policy whose upper layers it has is none that can have them",
             ));
         }
         let name: LayerName = row
@@ -166,11 +170,21 @@ pub(super) async fn in_force(tx: &mut Tx, id: PolicyId) -> Result<Policy, Fault>
                 "its scope is any and names something",
             ));
         }
-        grants.push(Grant {
+        let grant = Grant {
             action: action.parse().map_err(broken)?,
             scope: Scope::from_parts(&kind, (kind != "any").then_some(scope.as_str())).map_err(broken)?,
             effect: effect.parse().map_err(broken)?,
-        });
+        };
+        // A refusal that can match nothing would be a refusal that is gone.
+        grant.check().map_err(broken)?;
+        if !resources::is_stored_id(&grant.scope) {
+            return Err(Fault::contradiction(
+                "grants",
+                grant_id,
+                "its scope is no id that a resource has",
+            ));
+        }
+        grants.push(grant);
     }
     let mut layer = |name| match layers.remove(&name) {
         None => Ok(Layer::absent()),
@@ -275,6 +289,7 @@ struct TaskRow {
     title: String,
     policy_id: Option<i64>,
     unscoped: bool,
+    scoped: bool,
     policy_name: Option<String>,
     policy_revision: Option<i64>,
 }
@@ -287,6 +302,13 @@ pub(crate) async fn standing_of_task(tx: &mut Tx, task: TaskId) -> Result<Option
     let Some(row) = tx.optional::<TaskRow>(&sql::OF_TASK, (task,)).await? else {
         return Ok(None);
     };
+    if row.unscoped == row.scoped {
+        return Err(Fault::contradiction(
+            "tasks",
+            task.get(),
+            "whether a policy governs it is neither yes nor no",
+        ));
+    }
     let governing = match (row.policy_id, row.unscoped) {
         (Some(_), true) => {
             return Err(Fault::contradiction(

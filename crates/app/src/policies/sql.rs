@@ -48,7 +48,7 @@ pub(super) static LAYERS: Sql = owned(
 /// What is in force for a policy: of a fork its own task layer and its root's other two. One look, so that nothing changes between.
 pub(super) static IN_FORCE: Sql = owned(
     "policies.in_force",
-    "SELECT l.id AS layer_id, l.layer, r.id AS root_there, p.root_id, g.id AS grant_id, g.action, g.scope_kind, g.scope, g.effect FROM policies p \
+    "SELECT l.id AS layer_id, l.layer, r.id AS root_there, r.root_id AS root_of_root, p.parent_id, p.root_id, g.id AS grant_id, g.action, g.scope_kind, g.scope, g.effect FROM policies p \
      LEFT JOIN policies r ON r.owner_id = $1 AND r.id = p.root_id JOIN policy_layers l ON l.owner_id = $1 AND ((l.policy_id = p.id AND (p.root_id IS NULL OR l.layer = 'task')) OR (l.policy_id = p.root_id AND l.layer <> 'task')) \
      LEFT JOIN grants g ON g.owner_id = $1 AND g.layer_id = l.id WHERE p.owner_id = $1 AND p.id = $2",
 );
@@ -75,7 +75,7 @@ pub(super) static REVOKE: Sql = owned(
 /// What governs the calls of a task's agents.
 pub(super) static OF_TASK: Sql = owned(
     "policies.of_task",
-    "SELECT t.id, t.title, t.policy_id, t.unscoped, p.name AS policy_name, p.revision AS policy_revision FROM tasks t \
+    "SELECT t.id, t.title, t.policy_id, t.unscoped = TRUE AS unscoped, t.unscoped = FALSE AS scoped, p.name AS policy_name, p.revision AS policy_revision FROM tasks t \
      LEFT JOIN policies p ON p.owner_id = $1 AND p.id = t.policy_id WHERE t.owner_id = $1 AND t.id = $2",
 );
 pub(super) static ATTACH: Sql = owned(

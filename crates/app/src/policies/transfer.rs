@@ -17,6 +17,13 @@ use crate::App;
 use crate::audit::{self, Event, Subject};
 use crate::resources::{self, Resources};
 
+/// Tools that charge each thing they may list by itself: what is refused is left out, and the call is refused only when all of it is.
+const LISTS: [&str; 3] = [
+    "muster_list_projects",
+    "muster_list_hosts",
+    "muster_list_db_connections",
+];
+
 /// How many audit rows are read at a time.
 const PAGE: i64 = 2_000;
 
@@ -341,14 +348,21 @@ async fn replay(
             if data.pointer("/policy/id").and_then(Value::as_str) != Some(&id) {
                 continue;
             }
-            let Some((was, needs)) = recorded(resources, &data) else {
+            let tool = row.tool.unwrap_or_default();
+            let Some((was, needs)) = recorded(resources, &data, &tool) else {
                 continue;
             };
-            let would_be = weigh(Standing::Under(would), &needs);
+            let standing = Standing::Under(would);
+            let would_be = if LISTS.contains(&tool.as_str()) {
+                let each = needs.pairs().iter().map(|pair| standing.verdict(pair).answer);
+                each.min().unwrap_or(was)
+            } else {
+                weigh(standing, &needs)
+            };
             if was != would_be {
                 changed.push(Simulated {
                     audit_id: row.id.to_string(),
-                    tool: row.tool.unwrap_or_default(),
+                    tool,
                     was: was.as_str(),
                     would_be: would_be.as_str(),
                 });
@@ -357,8 +371,8 @@ async fn replay(
     }
 }
 
-/// What a call's row says was charged, and the strictest of what was answered.
-fn recorded(resources: &Resources, data: &Value) -> Option<(Answer, Needs)> {
+/// What a call's row says was charged, and the strictest of what was answered; of a list the mildest.
+fn recorded(resources: &Resources, data: &Value, tool: &str) -> Option<(Answer, Needs)> {
     let words: HashMap<&str, Answer> = [
         Answer::Unscoped,
         Answer::Allow,
@@ -373,7 +387,10 @@ fn recorded(resources: &Resources, data: &Value) -> Option<(Answer, Needs)> {
     let mut pairs = Vec::new();
     for pair in data.get("pairs")?.as_array()? {
         let verdict = words.get(pair.get("verdict")?.as_str()?).copied()?;
-        was = was.max(Some(verdict));
+        was = match was {
+            Some(before) if LISTS.contains(&tool) => Some(verdict.min(before)),
+            before => before.max(Some(verdict)),
+        };
         let action = pair.get("action")?.as_str()?.parse().ok()?;
         let named = pair.get("resource").filter(|resource| !resource.is_null());
         pairs.push(match named {

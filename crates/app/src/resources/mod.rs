@@ -187,6 +187,17 @@ pub async fn task(db: &Db, owner: OwnerId, task: TaskId) -> Result<Option<OfTask
         .await
 }
 
+/// Whether a stored scope names what can be one: a repo by its name, everything else by an id in its one spelling.
+pub(crate) fn is_stored_id(scope: &Scope) -> bool {
+    scope.resource().is_none_or(|resource| {
+        resource.kind() == ScopeKind::Repo
+            || resource
+                .id()
+                .parse::<i64>()
+                .is_ok_and(|id| id > 0 && id.to_string() == resource.id())
+    })
+}
+
 impl Resources {
     fn add(&mut self, row: Row) -> Result<(), Fault> {
         let kind: ScopeKind = row

@@ -102,7 +102,19 @@ fn a_row_put_in_before_all_others_shows_and_so_does_a_chain_without_its_end() {
         );
         tamper(&desk, &[gone[0], "DELETE FROM audit WHERE id = -1"]).await;
         assert!(audit::verify(&app.db, owner).await.unwrap().ok);
-        tamper(&desk, &["DELETE FROM audit_heads"]).await;
+        // One without a hash, as from before there was a chain.
+        let old = desk.pick(
+            &["INSERT INTO audit (id, owner_id, at, actor, event, subject, data, hash) SELECT -1, owner_id, at, actor, event, subject, data, '' FROM audit ORDER BY id LIMIT 1"],
+            &["INSERT INTO audit (id, owner_id, at, actor, event, subject, data, hash) OVERRIDING SYSTEM VALUE SELECT -1, owner_id, at, actor, event, subject, data, '' FROM audit ORDER BY id LIMIT 1"],
+        );
+        tamper(&desk, old).await;
+        let found = audit::verify(&app.db, owner).await.unwrap();
+        assert_eq!((found.ok, found.first_bad.as_deref()), (false, Some("-1")));
+        tamper(
+            &desk,
+            &["DELETE FROM audit WHERE id = -1", "DELETE FROM audit_heads"],
+        )
+        .await;
         let found = audit::verify(&app.db, owner).await.unwrap();
         assert_eq!((found.ok, found.first_bad), (false, None));
     });

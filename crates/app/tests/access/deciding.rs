@@ -363,6 +363,49 @@ fn every_decision_leaves_a_row_that_says_who_what_and_under_which_revision() {
 
 // spec: POL-010 AUDIT-010
 #[test]
+fn a_refusal_that_was_made_to_match_nothing_refuses_everything() {
+    on_desks(|desk| async move {
+        desk.grant(GLOBAL, "db_read", "any", "allow").await;
+        desk.grant(GLOBAL, "db_read", "db_connection:staging", "deny")
+            .await;
+        assert_eq!(desk.read("staging").await, "refused_denied");
+        let unbound = desk.pick(
+            &[],
+            &[
+                "ALTER TABLE grants DROP CONSTRAINT IF EXISTS grants_scope",
+                "ALTER TABLE grants DROP CONSTRAINT IF EXISTS grants_scope_kind",
+                "ALTER TABLE grants DROP CONSTRAINT IF EXISTS grants_action",
+            ],
+        );
+        tamper(&desk, unbound).await;
+        let deny = "WHERE effect = 'deny'";
+        for broken in [
+            format!("UPDATE grants SET scope_kind = 'host' {deny}"),
+            format!("UPDATE grants SET scope_kind = 'db_connection', scope = '0' || scope {deny}"),
+            format!("UPDATE grants SET scope = 'staging' {deny}"),
+        ] {
+            tamper(&desk, &[&broken]).await;
+            assert_eq!(desk.read("staging").await, "refused_error", "{broken}");
+        }
+    });
+}
+
+#[test]
+fn a_task_that_is_neither_governed_nor_not_gets_nothing() {
+    on_desks(|desk| async move {
+        // Postgres takes no third word for true and false.
+        let third = "UPDATE tasks SET unscoped = 2, policy_id = NULL";
+        let both = ["DROP TRIGGER tasks_never_unscoped_later", third];
+        let broken = desk.pick(&both, &[]);
+        if broken.is_empty() {
+            return;
+        }
+        tamper(&desk, broken).await;
+        assert_eq!(desk.read("staging").await, "refused_error");
+    });
+}
+
+#[test]
 fn what_cannot_be_read_or_recorded_is_refused() {
     on_desks(|desk| async move {
         desk.grant(TASK, "db_read", "any", "allow").await;

@@ -112,6 +112,22 @@ fn a_fork_without_its_root_grants_nothing() {
             .await
             .unwrap();
         assert_eq!(desk.read("staging").await, "allowed");
+        let thaw = desk.pick(
+            &["DROP TRIGGER policies_descent_frozen"],
+            &[
+                "DROP TRIGGER policies_descent_frozen ON policies",
+                "ALTER TABLE policies DROP CONSTRAINT policies_fork_has_root",
+            ],
+        );
+        tamper(&desk, thaw).await;
+        for other in ["NULL", "id"] {
+            let turn = format!("UPDATE policies SET root_id = {other} WHERE id = {}", child.id);
+            tamper(&desk, &[&turn]).await;
+            assert_eq!(desk.read("staging").await, "refused_error", "{other}");
+        }
+        let back = format!("UPDATE policies SET root_id = {root} WHERE id = {}", child.id);
+        tamper(&desk, &[&back]).await;
+        assert_eq!(desk.read("staging").await, "allowed");
         let gone = format!("DELETE FROM policies WHERE id = {root}");
         tamper(
             &desk,

@@ -1,5 +1,6 @@
 //! Policies out and in again, and what a changed one would have made of the calls there were. Never half of a document.
 
+use muster_app::access;
 use muster_app::policies::{self, Exported, ExportedLayers, WhenThere};
 use serde_json::json;
 
@@ -156,5 +157,35 @@ fn a_simulation_lists_the_calls_that_would_be_answered_otherwise() {
                 .unwrap()
                 .is_empty()
         );
+    });
+}
+
+#[test]
+fn a_list_is_simulated_as_a_list_which_leaves_out_what_is_refused() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        let layers = |task: serde_json::Value| -> Exported {
+            serde_json::from_value(json!({"name": "careful", "parent": null, "layers": {"global": null, "project": null, "task": task}})).unwrap()
+        };
+        let list = async || {
+            access::connections(desk.app(), &desk.agent, "muster_list_db_connections")
+                .await
+                .unwrap()
+                .len()
+        };
+        desk.grant(TASK, "db_read", "any", "allow").await;
+        assert_eq!(list().await, 2);
+        let one = layers(json!([["db_read", "db_connection:staging", "allow"]]));
+        let found = policies::simulate(app, owner, desk.policy, one).await.unwrap();
+        assert_eq!(found, [], "it would still be a list");
+        let none = layers(json!([]));
+        let found = policies::simulate(app, owner, desk.policy, none).await.unwrap();
+        assert_eq!((found[0].was, found[0].would_be), ("allow", "not_granted"));
+        desk.revoke(TASK, "db_read", "any").await;
+        assert_eq!(list().await, 0);
+        let wider = layers(json!([["db_read", "db_connection:prod", "allow"]]));
+        let found = policies::simulate(app, owner, desk.policy, wider).await.unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].was, found[0].would_be), ("not_granted", "allow"));
     });
 }

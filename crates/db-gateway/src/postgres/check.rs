@@ -33,7 +33,11 @@ const RIGHTS: &str = "SELECT r.rolsuper::text, concat_ws(', ', CASE WHEN r.rolcr
         WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'), \
      (SELECT string_agg(pg_catalog.quote_ident(n.nspname), ',' ORDER BY n.nspname) FROM pg_catalog.pg_namespace n, \
         pg_catalog.aclexplode(n.nspacl) a WHERE a.grantee = 0 AND a.privilege_type = 'CREATE'), \
-     pg_catalog.quote_ident(pg_catalog.current_database()) \
+     pg_catalog.quote_ident(pg_catalog.current_database()), \
+     (SELECT string_agg(pg_catalog.quote_ident(t.nspname) || E'\\t' || pg_catalog.quote_ident(t.rolname), E'\\n' ORDER BY t.nspname, t.rolname) \
+        FROM (SELECT DISTINCT n.nspname, o.rolname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+        JOIN pg_catalog.pg_roles o ON o.oid = c.relowner WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') \
+        AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema') t) \
      FROM pg_catalog.pg_roles r WHERE r.rolname = CURRENT_USER";
 
 /// For tries that must fail quickly.
@@ -93,7 +97,7 @@ impl Server {
         Ok(Wide {
             wide: !reasons.is_empty(),
             reasons,
-            statements: narrow(&said(11), &said(9), &said(10)),
+            statements: narrow(&said(11), &said(9), &said(10), &said(12)),
         })
     }
 
@@ -166,7 +170,7 @@ impl Server {
 }
 
 /// The statements for an account that only reads. The names are quoted by the server already.
-fn narrow(database: &str, schemas: &str, open_to_all: &str) -> Vec<String> {
+fn narrow(database: &str, schemas: &str, open_to_all: &str, makers: &str) -> Vec<String> {
     let mut statements = vec![
         "CREATE ROLE muster_reader LOGIN PASSWORD 'CHANGE_ME' NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;".to_owned(),
         "ALTER ROLE muster_reader SET default_transaction_read_only = on;".to_owned(),
@@ -180,6 +184,11 @@ fn narrow(database: &str, schemas: &str, open_to_all: &str) -> Vec<String> {
         statements.push(format!(
             "ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT ON TABLES TO muster_reader;"
         ));
+        // Default privileges hold for what the named role makes: without this, tables that the application makes later could not be read.
+        let of_schema = makers.lines().filter_map(|line| line.split_once('\t'));
+        statements.extend(of_schema.filter(|(at, _)| *at == schema).map(|(_, maker)| {
+            format!("ALTER DEFAULT PRIVILEGES FOR ROLE {maker} IN SCHEMA {schema} GRANT SELECT ON TABLES TO muster_reader;")
+        }));
     }
     for schema in open_to_all.split(',').filter(|schema| !schema.is_empty()) {
         statements.push(format!("REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC;"));

@@ -422,6 +422,7 @@ mod heavy {
             assert!(wide.wide, "{made}");
         }
         // The statements that are printed make an account that passes.
+        server.psql("CREATE ROLE maker; GRANT USAGE, CREATE ON SCHEMA public TO maker; SET ROLE maker; CREATE TABLE made (a int); RESET ROLE;");
         let before = server.world();
         let statements = connection(&server.url("postgres"), None)
             .wide()
@@ -445,6 +446,12 @@ mod heavy {
         server.psql(&statements.join("\n"));
         let made = connection(&server.url("muster_reader"), None);
         assert!(!made.wide().await.unwrap().wide);
+        // What the application's own role makes afterwards can be read too.
+        server.psql("SET ROLE maker; CREATE TABLE later (a int); INSERT INTO later VALUES (7); RESET ROLE;");
+        assert!(matches!(
+            rows(&made, "SELECT a FROM later").await.rows[0][0],
+            Cell::Int(7)
+        ));
         assert!(matches!(
             rows(&made, "SELECT count(*) FROM t").await.rows[0][0],
             Cell::Int(3)

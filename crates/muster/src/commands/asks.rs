@@ -198,13 +198,18 @@ fn tell(asks: &[Ask], told: &mut HashSet<AskId>, json: bool) -> Result<(), Failu
             output::json_line(&ask.json())?;
         } else {
             let arguments: String = ask.arguments.to_string().chars().take(ARGUMENTS).collect();
+            let whose = match &ask.task {
+                Some(_) => format!("{} on task {}", ask.label, task(ask)),
+                None if ask.agent.is_some() => ask.label.clone(),
+                None => format!("the session {}", ask.label),
+            };
+            let wants = match ask.kind.as_str() {
+                "plugin_tool" => format!("wants to call {}", ask.tool),
+                _ => format!("asks for {} with {}", pairs(ask), ask.tool),
+            };
             let line = format!(
-                "{} {} on task {} asks for {} with {} {arguments} until {}; muster asks show {} has all of it, muster asks approve {} lets it and matching calls go on for 60 seconds, muster asks refuse {} does not",
+                "{} {whose} {wants} {arguments} until {}; muster asks show {} has all of it, muster asks approve {} lets it and matching calls go on for 60 seconds, muster asks refuse {} does not",
                 ask.id,
-                ask.label,
-                task(ask),
-                pairs(ask),
-                ask.tool,
                 ask.expires_at.rfc3339(),
                 ask.id,
                 ask.id,

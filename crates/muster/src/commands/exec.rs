@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 
 use muster_core::text::terminal;
 use muster_plugin_host::config::{mcp_config, read_servers};
-use muster_plugin_host::{Host, ServerKey, Settings};
+use muster_plugin_host::{Host, Kind, ServerKey, Settings, Status};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Map, Value, json};
@@ -151,12 +151,40 @@ fn approved(host: &Host, session: &str) -> Result<(Vec<ServerKey>, Vec<ServerKey
         events.server_dropped(session, key, why);
         output::notice(&format!("muster: {}", terminal(why)));
     }
+    for sentence in waiting(host) {
+        output::notice(&format!("muster: {sentence}"));
+    }
     let all = given
         .iter()
         .chain(withheld.iter().map(|(key, _)| key))
         .cloned()
         .collect();
     Ok((given, all))
+}
+
+/// What the program does not get because nobody has decided about it as it is now: without a word it would look as if it were not there.
+fn waiting(host: &Host) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for package in host.list().unwrap_or_default() {
+        // What cannot be read is none that starts either, and doctor says why.
+        let Ok(found) = host.inspect(&package.id) else {
+            continue;
+        };
+        let servers = found.capabilities.iter().filter(|one| {
+            one.kind == Kind::McpServer
+                && !matches!(one.status, Status::TrustedEnabled | Status::TrustedDisabled)
+        });
+        sentences.extend(servers.map(|server| {
+            terminal(&format!(
+                "the server {} of {} is not offered: it is {}; muster plugins inspect {} shows it",
+                server.id,
+                found.id,
+                server.status.word(),
+                found.id
+            ))
+        }));
+    }
+    sentences
 }
 
 /// How an agent's client starts the way to a server.

@@ -27,6 +27,9 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
             if json {
                 document(&host, &id)
             } else {
+                output::notice(&format!(
+                    "nothing of it starts before you have looked at it: muster plugins inspect {id}, then muster plugins approve {id}"
+                ));
                 output::line(&id)
             }
         }

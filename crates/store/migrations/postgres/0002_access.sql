@@ -283,12 +283,15 @@ CREATE TABLE audit_heads (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     owner_id BIGINT NOT NULL REFERENCES owners (id),
     length BIGINT NOT NULL,
+    -- How many rows stood there before there was a chain; no row without a hash is added any more.
+    unlinked BIGINT NOT NULL DEFAULT 0,
     hash TEXT COLLATE "C" NOT NULL
 );
 CREATE UNIQUE INDEX audit_heads_owner ON audit_heads (owner_id);
 -- Owners are behind row-level security, which this step must see past.
 SELECT set_config('muster.system', 'migration', true);
-INSERT INTO audit_heads (owner_id, length, hash) SELECT id, 0, '' FROM owners;
+INSERT INTO audit_heads (owner_id, length, hash, unlinked)
+    SELECT o.id, 0, '', (SELECT count(*) FROM audit a WHERE a.owner_id = o.id) FROM owners o;
 
 CREATE FUNCTION audit_head_of_an_owner() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

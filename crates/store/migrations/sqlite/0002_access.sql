@@ -297,10 +297,13 @@ CREATE TABLE audit_heads (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     owner_id INTEGER NOT NULL REFERENCES owners (id),
     length INTEGER NOT NULL,
+    -- How many rows stood there before there was a chain; no row without a hash is added any more.
+    unlinked INTEGER NOT NULL DEFAULT 0,
     hash TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX audit_heads_owner ON audit_heads (owner_id);
-INSERT INTO audit_heads (owner_id, length, hash) SELECT id, 0, '' FROM owners;
+INSERT INTO audit_heads (owner_id, length, hash, unlinked)
+    SELECT o.id, 0, '', (SELECT count(*) FROM audit a WHERE a.owner_id = o.id) FROM owners o;
 
 CREATE TRIGGER audit_head_of_an_owner AFTER INSERT ON owners FOR EACH ROW
 BEGIN
