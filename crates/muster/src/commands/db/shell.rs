@@ -419,6 +419,10 @@ impl Shell<'_> {
             "muster: {}",
             table::lines(&error.to_string()).trim_end()
         ));
+        let stopped = error.verdict().map(|verdict| verdict.class);
+        if stopped == Some(muster_db_gateway::Class::Write) {
+            output::notice("muster: \\write on lets statements of this shell write, as --write does from its start");
+        }
         if self.json {
             let mut told = json!({"code": error.code(), "message": error.to_string()});
             if let Some(fields) = told.as_object_mut() {
