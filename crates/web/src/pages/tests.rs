@@ -5,8 +5,8 @@ use muster_core::clock::Time;
 
 use super::view::{Here, Shell, Signed, When};
 use super::{
-    asks, audit, chief, confirm, drafts, overview, packages, permissions, plugins, policies, projects, refuse,
-    settings, setup, sign_in, tasks,
+    asks, audit, chief, confirm, drafts, overview, packages, permissions, plugins, policies, projects,
+    refuse, settings, setup, sign_in, tasks,
 };
 
 /// What somebody outside would write to get out of its place.

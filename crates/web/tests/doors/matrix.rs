@@ -113,7 +113,11 @@ const PERSON: &[Plan] = &[
         ask: |_| {
             Ask::form(
                 "/plugins/packages/none",
-                &[("about", "plugin:none:mcp_server:s"), ("act", "approve"), ("hash", "0")],
+                &[
+                    ("about", "plugin:none:mcp_server:s"),
+                    ("act", "approve"),
+                    ("hash", "0"),
+                ],
             )
         },
         good: missing,
