@@ -203,7 +203,7 @@ async function populate() {
 
 /** Projects, policies and tasks in every state, their words as long as they can be. */
 function govern() {
-  const made = (args) => muster.command(args);
+  const made = (args, input) => muster.command(args, input);
   for (const name of ["engine", long(64)]) made(["project", "add", name, "--root", folder("project")]);
   for (const name of ["tower", long(64)]) made(["host", "add", name]);
   const policy = made(["policy", "create", "shared"]);
@@ -217,6 +217,13 @@ function govern() {
   made(["task", "add", "--project", long(64), "--title", long(200), "--unscoped"]);
   made(["task", "add", "--project", "engine", "--title", "Nobody's", "--body", `<b>no</b>\n${long(150)}`]);
   made(["task", "spawn", task]);
+  const database = `sqlite://${folder("databases")}/shop.db`;
+  for (const name of ["shop", long(64)]) made(["db", "add", name, "--project", long(64), "--url", database]);
+  made(["db", "shell", "shop", "--write"], `CREATE TABLE cats (name);\nSELECT '${long(300)}' AS\n"<b>no</b>" FROM cats;\n`);
+  made(["db", "check", "shop"]);
+  grant("global", "db_read", "db_connection:shop", "ask");
+  grant("task", "db_read", "any", "allow");
+  grant("project", "db_read", "any", "allow");
   return { policy, task };
 }
 
@@ -243,7 +250,7 @@ test("setting up and signing in", async () => {
 
 test("before anything is set up", async () => {
   await person.signIn();
-  await lookAtAll({ "overview-newcomer": "/", "drafts-empty": DRAFTS, "plugins-empty": "/plugins", "chief-empty": "/chief", "settings-empty": "/settings", "asks-empty": "/attention", "policies-empty": "/policies", "tasks-empty": "/tasks", "projects-empty": "/projects", "packages-empty": "/plugins/packages" });
+  await lookAtAll({ "overview-newcomer": "/", "drafts-empty": DRAFTS, "plugins-empty": "/plugins", "chief-empty": "/chief", "settings-empty": "/settings", "asks-empty": "/attention", "policies-empty": "/policies", "tasks-empty": "/tasks", "projects-empty": "/projects", "databases-empty": "/databases", "packages-empty": "/plugins/packages" });
   clean();
 });
 
@@ -269,6 +276,8 @@ test("with everything there is, the pages of policies, tasks and projects", asyn
     permissions: `/tasks/${task}/permissions`,
     "permissions-preview": `/tasks/${task}/permissions?act=preset&layer=task&preset=reviewer`,
     projects: "/projects",
+    databases: "/databases",
+    database: "/databases/1",
     asks: "/attention",
     "audit-verified": "/audit?verify=1",
   };
@@ -345,7 +354,7 @@ test("with everything there is, the settings, a confirmation and a refusal", asy
 // spec: UIP-009
 test("a phone shows the pages at its own width, with room for a finger", async () => {
   const phone = await Person.at(muster, { ...SIZES.phone, isMobile: true, hasTouch: true, deviceScaleFactor: 2, storageState: await person.context.storageState() });
-  for (const path of ["/", DRAFTS, "/plugins", "/settings", "/audit", "/attention", "/policies", "/policies/1", "/tasks", "/tasks/1", "/projects", "/plugins/packages", "/plugins/packages/forecast-tools"]) {
+  for (const path of ["/", DRAFTS, "/plugins", "/settings", "/audit", "/attention", "/policies", "/policies/1", "/tasks", "/tasks/1", "/projects", "/databases", "/databases/1", "/plugins/packages", "/plugins/packages/forecast-tools"]) {
     await phone.open(path);
     assert.equal(await phone.page.evaluate(() => innerWidth), 360, path);
     const small = await phone.page.evaluate(() => {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A path or argument that does not spell an id: not a positive decimal integer.
+/// A path or argument that does not spell an id: not a positive decimal integer in its one spelling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is not an id: an id is a positive whole number")]
 pub struct NotAnId;
@@ -40,7 +40,7 @@ macro_rules! ids {
 
             fn from_str(text: &str) -> Result<Self, NotAnId> {
                 match text.parse::<i64>() {
-                    Ok(raw) if raw > 0 && text.bytes().all(|b| b.is_ascii_digit()) => Ok(Self(raw)),
+                    Ok(raw) if raw > 0 && raw.to_string() == text => Ok(Self(raw)),
                     _ => Err(NotAnId),
                 }
             }

@@ -68,6 +68,16 @@ impl Server {
         }
     }
 
+    async fn version(&self) -> Result<String, Error> {
+        match self {
+            Self::Postgres(server) => server.version().await,
+            Self::Mysql(server) => server.version().await,
+            Self::Sqlite(file) => file.version().await,
+            Self::Redis(server) => server.version().await,
+            Self::Mongodb(server) => server.version().await,
+        }
+    }
+
     async fn write(&self, statement: &str, limits: Limits) -> Result<Answer, Error> {
         match self {
             Self::Postgres(server) => server.write(statement, limits).await.map(Answer::Rows),
@@ -325,12 +335,17 @@ impl Connection {
     /// # Errors
     /// The server is not reached.
     pub async fn test(&self) -> Result<String, Error> {
-        match &self.read {
-            Server::Postgres(server) => server.version().await,
-            Server::Mysql(server) => server.version().await,
-            Server::Sqlite(file) => file.version().await,
-            Server::Redis(server) => server.version().await,
-            Server::Mongodb(server) => server.version().await,
+        self.read.version().await
+    }
+
+    /// The same with the account that writes, where there is one of its own. Nothing is written. For the owner.
+    ///
+    /// # Errors
+    /// The server is not reached.
+    pub async fn test_write(&self) -> Result<Option<String>, Error> {
+        match &self.write {
+            None => Ok(None),
+            Some(server) => server.version().await.map(Some),
         }
     }
 

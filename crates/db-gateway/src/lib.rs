@@ -36,6 +36,8 @@ mod postgres;
 mod redis;
 #[cfg(feature = "connect")]
 mod sqlite;
+#[cfg(feature = "connect")]
+mod stopping;
 
 #[cfg(feature = "connect")]
 pub use address::{InvalidUrl, Url};
@@ -51,3 +53,5 @@ pub use engine::{Engine, UnknownEngine};
 pub use error::Error;
 #[cfg(feature = "connect")]
 pub use limits::Limits;
+#[cfg(feature = "connect")]
+pub use stopping::stopped;

@@ -16,6 +16,8 @@ pub(crate) struct Failure {
     ended: Option<u8>,
     /// Further fields of the error document.
     details: Vec<(&'static str, Value)>,
+    /// Lines behind the sentence, for who reads it.
+    below: Vec<String>,
 }
 
 impl Failure {
@@ -27,6 +29,7 @@ impl Failure {
             usage: false,
             ended: None,
             details: Vec::new(),
+            below: Vec::new(),
         }
     }
 
@@ -38,6 +41,7 @@ impl Failure {
             usage: true,
             ended: None,
             details: Vec::new(),
+            below: Vec::new(),
         }
     }
 
@@ -49,6 +53,7 @@ impl Failure {
             usage: false,
             ended: None,
             details: Vec::new(),
+            below: Vec::new(),
         }
     }
 
@@ -72,6 +77,13 @@ impl Failure {
         self
     }
 
+    /// The same with lines behind the sentence, each safe for a terminal.
+    #[must_use]
+    pub(crate) fn with_lines(mut self, lines: impl IntoIterator<Item = String>) -> Self {
+        self.below.extend(lines);
+        self
+    }
+
     /// What went wrong.
     pub(crate) fn sentence(&self) -> &str {
         &self.sentence
@@ -86,6 +98,9 @@ impl Failure {
             return ExitCode::FAILURE;
         }
         notice(&format!("muster: {}", self.sentence));
+        for line in &self.below {
+            notice(&format!("  {}", terminal(line)));
+        }
         if self.usage {
             return ExitCode::from(2);
         }
@@ -113,6 +128,10 @@ impl From<muster_core::Fault> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            // Whoever read the output has seen enough, as `head` has.
+            return Self::silent();
+        }
         Self::refused("io", error.to_string())
     }
 }
@@ -120,7 +139,7 @@ impl From<std::io::Error> for Failure {
 /// Prints one JSON document.
 pub(crate) fn document(value: &Value) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value).map_err(|e| Failure::refused("io", e.to_string()))?;
+    serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from)?;
     out.write_all(b"\n")?;
     Ok(())
 }
@@ -128,7 +147,7 @@ pub(crate) fn document(value: &Value) -> Result<(), Failure> {
 /// Prints one JSON document on a line of its own, at once.
 pub(crate) fn json_line(value: &Value) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, value).map_err(|e| Failure::refused("io", e.to_string()))?;
+    serde_json::to_writer(&mut out, value).map_err(std::io::Error::from)?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
 }

@@ -4,6 +4,7 @@
 
 mod api;
 mod credential;
+pub mod databases;
 mod guard;
 mod health;
 mod key;

@@ -6,6 +6,7 @@ use muster_core::ids::{AskId, OwnerId, TaskId, TokenId};
 use muster_store::{Topic, Tx};
 use serde_json::{Value, json};
 
+use super::gate::statement_of;
 use super::presence::{self, Seen};
 use super::sql;
 use super::state::AskState;
@@ -31,7 +32,8 @@ pub struct Ask {
     pub tool: String,
     /// The arguments of the call, as the agent gave them: outside text.
     pub arguments: Value,
-    /// What is told of a plugin package's tool besides: `{"plugin","server","description","reason"}`, the description outside text. Null for a permission.
+    /// What is told of a plugin package's tool besides: `{"plugin","server","description","reason"}`, the description outside text.
+    /// Of a permission `{"pairs","policy"}` as they were decided when it was put, for a row that nobody else can write any more.
     pub about: Value,
     /// Every pair that the call charges, with the names as they were.
     pub pairs: Value,
@@ -160,10 +162,11 @@ impl TryFrom<Row> for Ask {
     }
 }
 
-/// Makes real what time and dead processes have done: asks that nobody answered in time and asks whose callers ended with their process
-/// are expired. Runs first in every act on asks.
+/// Makes real what time, revocations and dead processes have done: asks that nobody answered in time and asks whose callers ended with their
+/// process are expired, those of a revoked token are withdrawn. Runs first in every act on asks.
 pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fault> {
     let mut ended = !tx.all::<(i64,)>(&sql::EXPIRE, (now,)).await?.is_empty();
+    ended |= !tx.all::<(i64,)>(&sql::WITHDRAW_REVOKED, (now,)).await?.is_empty();
     for process in gone {
         tx.run(&sql::CALLERS_GONE, (*process,)).await?;
     }
@@ -186,19 +189,23 @@ pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fa
 
 /// The audit row of a call whose own process cannot write it any more.
 fn ended_call(ask: &Ask, outcome: &'static str) -> Call {
+    let mut data = json!({
+        "agent": ask.caller_json(),
+        "task": ask.task.as_ref().map(|(id, title)| json!({"id": id.to_string(), "title": title})),
+        "pairs": ask.about.get("pairs").unwrap_or(&ask.pairs),
+        "ask_id": ask.id.to_string(),
+        "policy": ask.about.get("policy"),
+        "decided_by": null,
+    });
+    if let Some(statement) = statement_of(&ask.tool, &ask.arguments) {
+        audit::put_statement(&mut data, &statement);
+    }
     Call {
         agent: ask.caller(),
         task: ask.task.as_ref().map(|(id, _)| *id),
         tool: ask.tool.clone(),
         outcome,
-        data: json!({
-            "agent": ask.caller_json(),
-            "task": ask.task.as_ref().map(|(id, title)| json!({"id": id.to_string(), "title": title})),
-            "pairs": ask.pairs,
-            "ask_id": ask.id.to_string(),
-            "policy": null,
-            "decided_by": null,
-        }),
+        data,
     }
 }
 

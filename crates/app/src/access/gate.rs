@@ -25,6 +25,19 @@ pub struct Call {
     pub needs: Needs,
 }
 
+impl Call {
+    /// What a database is to run, where the call is one to a database.
+    fn statement(&self) -> Option<String> {
+        statement_of(&self.tool, &self.arguments)
+    }
+}
+
+/// The statement in the arguments of a tool that takes one.
+pub(super) fn statement_of(tool: &str, arguments: &Value) -> Option<String> {
+    let statement = arguments.get("statement").and_then(Value::as_str)?;
+    tool.starts_with("muster_db_").then(|| statement.to_owned())
+}
+
 /// A call that may run now. Its audit row is stored.
 #[derive(Debug)]
 pub struct Permitted {
@@ -89,9 +102,20 @@ pub(super) struct Stand {
     pub(super) resources: Resources,
 }
 
-/// What governs this agent now. One without a task is under the built-in policy, which grants nothing.
-pub(super) async fn stand(tx: &mut Tx, task: Option<TaskId>) -> Result<Stand, Fault> {
+/// What governs this agent now, with what these pairs name.
+pub(super) async fn stand(tx: &mut Tx, task: Option<TaskId>, pairs: &[Pair]) -> Result<Stand, Fault> {
+    let resources = resources::of_pairs(tx, pairs).await?;
+    stand_among(tx, task, resources).await
+}
+
+/// What governs this agent now, with everything there is or was: for lists.
+pub(super) async fn stand_in_full(tx: &mut Tx, task: Option<TaskId>) -> Result<Stand, Fault> {
     let resources = resources::all(tx).await?;
+    stand_among(tx, task, resources).await
+}
+
+/// An agent without a task is under the built-in policy, which grants nothing.
+async fn stand_among(tx: &mut Tx, task: Option<TaskId>, resources: Resources) -> Result<Stand, Fault> {
     let found = match task {
         None => None,
         Some(id) => Some(
@@ -169,6 +193,8 @@ pub(super) struct Facts {
     pub(super) title: Option<String>,
     pub(super) pairs: Value,
     pub(super) policy: Option<Subjects>,
+    /// What a database was to run.
+    pub(super) statement: Option<String>,
 }
 
 impl Facts {
@@ -179,6 +205,7 @@ impl Facts {
             title: stand.title.clone(),
             pairs: pairs_json(&stand.resources, &judged(stand, &call.needs)),
             policy: stand.governing.subject(),
+            statement: call.statement(),
         }
     }
 
@@ -190,19 +217,23 @@ impl Facts {
         ask: Option<AskId>,
         decided_by: Option<&str>,
     ) {
+        let mut data = json!({
+            "agent": self.who.json(),
+            "task": self.who.task.map(|id| json!({"id": id.to_string(), "title": self.title})),
+            "pairs": self.pairs,
+            "policy": self.policy,
+            "ask_id": ask.map(|ask| ask.to_string()),
+            "decided_by": decided_by,
+        });
+        if let Some(statement) = &self.statement {
+            audit::put_statement(&mut data, statement);
+        }
         let call = audit::Call {
             agent: self.who.agent.clone(),
             task: self.who.task,
             tool: self.tool.clone(),
             outcome,
-            data: json!({
-                "agent": self.who.json(),
-                "task": self.who.task.map(|id| json!({"id": id.to_string(), "title": self.title})),
-                "pairs": self.pairs,
-                "policy": self.policy,
-                "ask_id": ask.map(|ask| ask.to_string()),
-                "decided_by": decided_by,
-            }),
+            data,
         };
         audit::record_call(tx, now, call);
     }
@@ -293,6 +324,7 @@ async fn unrecorded(app: &App, who: &Who, call: &Call, fault: &Fault) -> Refused
         title: None,
         pairs: json!([]),
         policy: None,
+        statement: call.statement(),
     };
     let now = app.clock.now();
     let recorded: Result<(), Fault> = app
@@ -316,7 +348,7 @@ async fn first(app: &App, who: &Who, call: &Call) -> Result<Step, Fault> {
     app.db
         .write(who.owner, move |tx| {
             Box::pin(async move {
-                let stand = stand(tx, who.task).await?;
+                let stand = stand(tx, who.task, call.needs.pairs()).await?;
                 let facts = Facts::of(&who, &call, &stand);
                 match muster_policy::decide(stand.governing.standing(), &call.needs) {
                     Decision::Allow(permit) => {
@@ -340,7 +372,7 @@ pub async fn refuse_at_gate(app: &App, caller: &AgentCaller, call: Call, message
         .db
         .write(who.owner, move |tx| {
             Box::pin(async move {
-                let stand = stand(tx, asking.task).await?;
+                let stand = stand(tx, asking.task, stopped.needs.pairs()).await?;
                 let facts = Facts::of(&asking, &stopped, &stand);
                 Ok(
                     match muster_policy::decide(stand.governing.standing(), &stopped.needs) {

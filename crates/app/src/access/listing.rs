@@ -5,7 +5,7 @@ use muster_policy::{Action, Answer, Effect, Judged, Pair, Resource, ScopeKind};
 use serde::Serialize;
 use serde_json::json;
 
-use super::gate::{Call, Permitted, Refused, decide, pairs_json, stand};
+use super::gate::{Call, Permitted, Refused, decide, pairs_json, stand, stand_in_full};
 use crate::App;
 use crate::accounts::AgentCaller;
 use crate::audit;
@@ -85,7 +85,7 @@ async fn look(
     app.db
         .read(caller.owner, move |tx| {
             Box::pin(async move {
-                let stand = stand(tx, task).await?;
+                let stand = stand_in_full(tx, task).await?;
                 let standing = stand.governing.standing();
                 Ok(stand
                     .resources
@@ -109,7 +109,7 @@ async fn nothing(app: &App, caller: &AgentCaller, tool: &str, candidates: Vec<Ju
     app.db
         .write(caller.owner, move |tx| {
             Box::pin(async move {
-                let stand = stand(tx, caller.task).await?;
+                let stand = stand_in_full(tx, caller.task).await?;
                 let denied = candidates.iter().any(|one| one.verdict.answer == Answer::Deny);
                 let outcome = match (candidates.is_empty(), denied) {
                     (true, _) => "allowed",
@@ -170,7 +170,7 @@ pub async fn connections(app: &App, caller: &AgentCaller, tool: &str) -> Result<
         .db
         .write(caller.owner, move |tx| {
             Box::pin(async move {
-                let stand = stand(tx, whose.task).await?;
+                let stand = stand_in_full(tx, whose.task).await?;
                 let standing = stand.governing.standing();
                 let mut judged = Vec::new();
                 let mut open = Vec::new();
@@ -208,7 +208,7 @@ pub async fn leaves(app: &App, caller: &AgentCaller, pair: Pair) -> Result<Optio
     app.db
         .read(caller.owner, move |tx| {
             Box::pin(async move {
-                let stand = stand(tx, task).await?;
+                let stand = stand(tx, task, std::slice::from_ref(&pair)).await?;
                 Ok(stand.governing.standing().verdict(&pair).answer.leaves())
             })
         })
@@ -257,7 +257,7 @@ pub async fn whoami(app: &App, caller: &AgentCaller) -> Result<Whoami, Fault> {
     app.db
         .read(caller.owner, move |tx| {
             Box::pin(async move {
-                let stand = stand(tx, task).await?;
+                let stand = stand_in_full(tx, task).await?;
                 let policy = stand.governing.subject();
                 Ok(Whoami {
                     task: task.zip(stand.title.clone()).map(|(id, title)| WhoamiTask {

@@ -120,6 +120,7 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
         title: None,
         pairs: json!([]),
         policy: None,
+        statement: None,
     };
     let now = app.clock.now();
     let (own, placing, guarded) = (app.clone(), facts.clone(), facts.clone());

@@ -57,7 +57,7 @@ pub(super) struct New {
     pub(super) arguments: String,
     pub(super) pairs: Value,
     pub(super) unasked: Option<Unasked>,
-    /// What a person is told of a plugin tool besides.
+    /// What is kept besides: [`super::asks::Ask::about`].
     pub(super) about: Option<String>,
 }
 
@@ -89,7 +89,7 @@ async fn find(app: &App, agent: TokenId, who: &Who, call: &Call) -> Result<Queue
         .write_in_turn(who.owner, "asks", who.owner.get(), move |tx| {
             Box::pin(async move {
                 asks::lapse(tx, now, &seen.gone).await?;
-                let stand = stand(tx, who.task).await?;
+                let stand = stand(tx, who.task, call.needs.pairs()).await?;
                 let facts = Facts::of(&who, &call, &stand);
                 let decision = muster_policy::decide(stand.governing.standing(), &call.needs);
                 let asked = match decision {
@@ -111,7 +111,7 @@ async fn find(app: &App, agent: TokenId, who: &Who, call: &Call) -> Result<Queue
                     arguments,
                     pairs: asked_pairs(&stand.resources, asked.verdicts()),
                     unasked: None,
-                    about: None,
+                    about: Some(json!({"pairs": facts.pairs, "policy": facts.policy}).to_string()),
                 };
                 Ok(match place(tx, now, process, &seen, &facts, &new).await? {
                     Placed::Covered { ask, by } => {

@@ -51,6 +51,11 @@ pub(super) static WITHDRAW_OF_TASK: Sql = owned(
     "access.withdraw_of_task",
     "UPDATE asks SET state = 'withdrawn', decided_at = $3 WHERE owner_id = $1 AND task_id = $2 AND state = 'parked' RETURNING id",
 );
+/// Parked asks of tokens that were revoked: nobody is there who may have an answer.
+pub(super) static WITHDRAW_REVOKED: Sql = owned(
+    "access.withdraw_revoked",
+    "UPDATE asks SET state = 'withdrawn', decided_at = $2 WHERE owner_id = $1 AND state = 'parked' AND token_id IN (SELECT k.id FROM tokens k WHERE k.owner_id = $1 AND k.revoked_at IS NOT NULL) RETURNING id",
+);
 pub(super) static CALL: Sql = owned(
     "access.call",
     "INSERT INTO ask_callers (owner_id, ask_id, process) VALUES ($1, $2, $3) RETURNING id",
@@ -113,6 +118,7 @@ pub static STATEMENTS: &[&Sql] = &[
     &DECIDE,
     &EXPIRE,
     &WITHDRAW_OF_TASK,
+    &WITHDRAW_REVOKED,
     &CALL,
     &LEAVE,
     &CALLERS_LEFT,

@@ -194,7 +194,7 @@ async fn end(
         .write(who.owner, move |tx| {
             Box::pin(async move {
                 tx.run(&sql::LEAVE, (place.caller,)).await?;
-                let stand = stand(tx, who.task).await?;
+                let stand = stand(tx, who.task, call.needs.pairs()).await?;
                 let facts = Facts::of(&who, &call, &stand);
                 let ask = Some(place.ask);
                 let (outcome, message) = match state {

@@ -66,12 +66,50 @@ pub struct Verified {
 /// # Errors
 /// A fault.
 pub async fn verify(db: &Db, owner: OwnerId) -> Result<Verified, Fault> {
-    db.read(owner, move |tx| Box::pin(walk(tx, owner))).await
+    match db.read(owner, move |tx| Box::pin(walk(tx, owner))).await {
+        Ok(verified) => Ok(verified),
+        Err(fault) => match unreadable(db, owner).await? {
+            Some((rows, first)) => Ok(Verified {
+                ok: false,
+                rows,
+                first_bad: Some(AuditId::new(first).to_string()),
+            }),
+            None => Err(fault),
+        },
+    }
+}
+
+/// How many rows there are and the first that holds what is no text, if one does.
+async fn unreadable(db: &Db, owner: OwnerId) -> Result<Option<(i64, i64)>, Fault> {
+    let (mut rows, mut last, mut first) = (0_i64, i64::MIN, None);
+    loop {
+        let page: Vec<(i64,)> = db
+            .read(owner, move |tx| {
+                Box::pin(async move { tx.all(&sql::IDS_ONWARDS, (last, PAGE)).await })
+            })
+            .await?;
+        for (id,) in &page {
+            (rows, last) = (rows + 1, *id);
+            if first.is_none() {
+                let (id, row) = (*id, |row: Option<Row>| row.map(drop));
+                let read = db
+                    .read(owner, move |tx| {
+                        Box::pin(async move { tx.optional(&sql::ROW, (id,)).await.map(row) })
+                    })
+                    .await;
+                first = read.is_err().then_some(id);
+            }
+        }
+        if page.is_empty() {
+            return Ok(first.map(|first| (rows, first)));
+        }
+    }
 }
 
 async fn walk(tx: &mut Tx, owner: OwnerId) -> Result<Verified, Fault> {
-    let (length, head): (i64, String) = tx.one(&sql::LENGTH, ()).await?;
-    let (mut before, mut rows, mut linked, mut last) = (String::new(), 0_i64, 0_i64, 0_i64);
+    // Whoever removes the end of the chain has changed the log.
+    let end: Option<(i64, String)> = tx.optional(&sql::LENGTH, ()).await?;
+    let (mut before, mut rows, mut linked, mut last) = (String::new(), 0_i64, 0_i64, i64::MIN);
     let mut first_bad = None;
     loop {
         let page: Vec<Row> = tx.all(&sql::ONWARDS, (last, PAGE)).await?;
@@ -92,7 +130,7 @@ async fn walk(tx: &mut Tx, owner: OwnerId) -> Result<Verified, Fault> {
         }
     }
     Ok(Verified {
-        ok: first_bad.is_none() && linked == length && before == head,
+        ok: first_bad.is_none() && end == Some((linked, before)),
         rows,
         first_bad,
     })

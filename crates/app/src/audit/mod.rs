@@ -5,7 +5,9 @@ mod ops;
 mod sql;
 
 pub use chain::{Verified, verify};
-pub use ops::{Call, Caller, Entry, Event, Filter, Subject, list, record, record_call, record_for};
+pub use ops::{
+    Call, Caller, Entry, Event, Filter, Subject, list, put_statement, record, record_call, record_for,
+};
 pub use sql::STATEMENTS;
 
 /// What can become of a tool call, as its row words it.

@@ -144,8 +144,32 @@ pub struct Call {
     pub tool: String,
     /// What became of the call.
     pub outcome: &'static str,
-    /// Pairs, policy, ask, decider and the names as they were then; never an argument's text.
+    /// Pairs, policy, ask, decider and the names as they were then; of the arguments the statement to a database alone.
     pub data: Json,
+}
+
+/// Longest part of a statement that a row holds, in bytes.
+const STATEMENT: usize = 64 * 1024;
+
+/// Puts the text of a statement into a row's facts, as it was given. Of one over 64 KiB the row holds the beginning, and by `statement_cut` how
+/// long the whole was and its SHA-256.
+pub fn put_statement(data: &mut Json, statement: &str) {
+    let Some(facts) = data.as_object_mut() else {
+        return;
+    };
+    let mut end = statement.len().min(STATEMENT);
+    while !statement.is_char_boundary(end) {
+        end -= 1;
+    }
+    let held = statement.get(..end).unwrap_or_default();
+    facts.insert("statement".to_owned(), held.into());
+    if end < statement.len() {
+        let cut = serde_json::json!({
+            "bytes": statement.len(),
+            "sha256": muster_core::secret::sha256_hex(statement.as_bytes()),
+        });
+        facts.insert("statement_cut".to_owned(), cut);
+    }
 }
 
 /// A stored row.
@@ -395,7 +419,7 @@ pub async fn list(db: &Db, owner: OwnerId, filter: Filter) -> Result<Vec<Entry>,
             })
         })
         .await?;
-    rows.into_iter().map(Entry::try_from).collect()
+    Ok(rows.into_iter().map(Entry::from).collect())
 }
 
 /// What calls that a word names are found by: a token by its id, all that have it for their label, a session by its id. An empty word stands for any.
@@ -430,13 +454,11 @@ async fn calls(tx: &mut Tx, filter: &Filter, agent: String) -> Result<Vec<Row>, 
     .await
 }
 
-impl TryFrom<Row> for Entry {
-    type Error = Fault;
-
-    fn try_from(row: Row) -> Result<Self, Fault> {
-        let data = serde_json::from_str(&row.data)
-            .map_err(|_| Fault::contradiction("audit", row.id, "its data is not JSON"))?;
-        Ok(Self {
+impl From<Row> for Entry {
+    fn from(row: Row) -> Self {
+        // A row that somebody broke is shown as far as it goes, and hides no other; `verify` names it.
+        let data = serde_json::from_str(&row.data).unwrap_or(Json::Null);
+        Self {
             id: AuditId::new(row.id),
             at: Time::from_micros(row.at),
             actor: row.actor,
@@ -448,6 +470,28 @@ impl TryFrom<Row> for Entry {
             tool: row.tool,
             outcome: row.outcome,
             hash: row.hash,
-        })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_statement_is_held_as_it_was_given_and_a_long_one_says_what_is_missing() {
+        let mut data = json!({"pairs": []});
+        put_statement(&mut data, "SELECT '\u{1b}[2J\0'");
+        assert_eq!(data, json!({"pairs": [], "statement": "SELECT '\u{1b}[2J\0'"}));
+        // A letter of two bytes across the bound is left out whole.
+        let long = format!("{}\u{e9}{}", "x".repeat(STATEMENT - 1), "y".repeat(10));
+        put_statement(&mut data, &long);
+        assert_eq!(data["statement"], "x".repeat(STATEMENT - 1));
+        assert_eq!(
+            data["statement_cut"],
+            json!({"bytes": STATEMENT + 11, "sha256": muster_core::secret::sha256_hex(long.as_bytes())})
+        );
     }
 }

@@ -41,6 +41,15 @@ pub(super) static ONWARDS: Sql = owned(
     "audit.onwards",
     "SELECT id, at, actor, event, subject, data, agent, task, tool, outcome, hash FROM audit WHERE owner_id = $1 AND id > $2 ORDER BY id LIMIT $3",
 );
+/// For rows that cannot be read as what they should be.
+pub(super) static IDS_ONWARDS: Sql = owned(
+    "audit.ids_onwards",
+    "SELECT id FROM audit WHERE owner_id = $1 AND id > $2 ORDER BY id LIMIT $3",
+);
+pub(super) static ROW: Sql = owned(
+    "audit.row",
+    "SELECT id, at, actor, event, subject, data, agent, task, tool, outcome, hash FROM audit WHERE owner_id = $1 AND id = $2",
+);
 pub(super) static LENGTH: Sql = owned(
     "audit.length",
     "SELECT length, hash FROM audit_heads WHERE owner_id = $1",
@@ -56,5 +65,7 @@ pub static STATEMENTS: &[&Sql] = &[
     &NEWEST_CALLS,
     &LABELLED,
     &ONWARDS,
+    &IDS_ONWARDS,
+    &ROW,
     &LENGTH,
 ];

@@ -98,7 +98,7 @@ fn name_taken(fault: Fault) -> DatabaseError {
     }
 }
 
-fn event(name: &'static str, connection: ConnectionId, data: Value) -> Event {
+pub(super) fn event(name: &'static str, connection: ConnectionId, data: Value) -> Event {
     Event {
         name,
         actor: "owner".into(),
@@ -171,7 +171,7 @@ async fn found(tx: &mut Tx, word: Word) -> Result<Connection, DatabaseError> {
     Ok(Connection::try_from(row.ok_or(DatabaseError::NotFound)?)?)
 }
 
-async fn of(tx: &mut Tx, connection: ConnectionId) -> Result<Connection, DatabaseError> {
+pub(super) async fn of(tx: &mut Tx, connection: ConnectionId) -> Result<Connection, DatabaseError> {
     found(
         tx,
         Word {

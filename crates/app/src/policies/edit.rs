@@ -70,17 +70,21 @@ fn about(found: &Found, revision: i64, more: Value) -> Value {
     data
 }
 
-/// Opens a policy for an edit of one of its layers.
-async fn open(tx: &mut Tx, edit: Edit) -> Result<Found, PolicyError> {
-    let found = load::for_edit(tx, edit.policy).await?;
-    if let Some(given) = edit.revision
-        && given != found.revision
-    {
-        return Err(PolicyError::StaleRevision {
+/// Holds a policy for an act that was meant for one revision of it; `None` takes whatever is there.
+async fn held(tx: &mut Tx, policy: PolicyId, revision: Option<i64>) -> Result<Found, PolicyError> {
+    let found = load::for_edit(tx, policy).await?;
+    match revision {
+        Some(given) if given != found.revision => Err(PolicyError::StaleRevision {
             given,
             current: found.revision,
-        });
+        }),
+        _ => Ok(found),
     }
+}
+
+/// Opens a policy for an edit of one of its layers.
+async fn open(tx: &mut Tx, edit: Edit) -> Result<Found, PolicyError> {
+    let found = held(tx, edit.policy, edit.revision).await?;
     may_author(found.parent.is_some(), edit.layer)?;
     Ok(found)
 }
@@ -395,6 +399,7 @@ pub async fn fork(
     app: &App,
     owner: OwnerId,
     policy: PolicyId,
+    revision: Option<i64>,
     name: &str,
     task: Option<TaskId>,
 ) -> Result<Forked, PolicyError> {
@@ -402,7 +407,7 @@ pub async fn fork(
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
-                let parent = load::for_edit(tx, policy).await?;
+                let parent = held(tx, policy, revision).await?;
                 let layer = load::in_force(tx, policy).await?.layer(LayerName::Task).clone();
                 let id = child(tx, &parent, &name, &layer, now).await?;
                 if let Some(task) = task {
@@ -461,16 +466,26 @@ async fn repoint(tx: &mut Tx, task: TaskId, policy: Option<PolicyId>, now: Time)
 ///
 /// # Errors
 /// [`PolicyError`].
-pub async fn attach(app: &App, owner: OwnerId, chosen: Chosen, task: TaskId) -> Result<(), PolicyError> {
+pub async fn attach(
+    app: &App,
+    owner: OwnerId,
+    chosen: Chosen,
+    revision: Option<i64>,
+    task: TaskId,
+) -> Result<(), PolicyError> {
     let now = app.clock.now();
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
                 match chosen {
-                    Chosen::Closed => repoint(tx, task, None, now).await,
+                    Chosen::Closed => match revision {
+                        // The built-in policy has one revision, which never changes.
+                        Some(given) if given != 0 => Err(PolicyError::StaleRevision { given, current: 0 }),
+                        _ => repoint(tx, task, None, now).await,
+                    },
                     Chosen::Own(found) => {
                         // Held until this is stored: a deletion that began first has taken it, one that comes later finds the task.
-                        let found = load::for_edit(tx, found.id).await?;
+                        let found = held(tx, found.id, revision).await?;
                         repoint(tx, task, Some(found.id), now).await
                     }
                 }
@@ -483,13 +498,18 @@ pub async fn attach(app: &App, owner: OwnerId, chosen: Chosen, task: TaskId) -> 
 ///
 /// # Errors
 /// [`PolicyError::InUse`] with what depends on it; every pointer stays whole then.
-pub async fn delete(app: &App, owner: OwnerId, policy: PolicyId) -> Result<(), PolicyError> {
+pub async fn delete(
+    app: &App,
+    owner: OwnerId,
+    policy: PolicyId,
+    revision: Option<i64>,
+) -> Result<(), PolicyError> {
     let now = app.clock.now();
     let refused: Option<Dependents> = app
         .db
         .write(owner, move |tx| {
             Box::pin(async move {
-                let found = load::for_edit(tx, policy).await?;
+                let found = held(tx, policy, revision).await?;
                 let dependents = view::dependents(tx, policy).await?;
                 if !dependents.is_empty() {
                     let more = json!({"dependents": dependents});

@@ -112,6 +112,8 @@ pub(super) async fn for_edit(tx: &mut Tx, id: PolicyId) -> Result<Found, PolicyE
 struct InForce {
     layer_id: i64,
     layer: String,
+    root_id: Option<i64>,
+    root_there: Option<i64>,
     grant_id: Option<i64>,
     action: Option<String>,
     scope_kind: Option<String>,
@@ -131,6 +133,14 @@ pub(super) async fn in_force(tx: &mut Tx, id: PolicyId) -> Result<Policy, Fault>
     let rows: Vec<InForce> = tx.all(&sql::IN_FORCE, (id,)).await?;
     let mut layers: HashMap<LayerName, Vec<Grant>> = HashMap::new();
     for row in rows {
+        if row.root_id != row.root_there {
+            // Without the root's layers the fork's own would reach further than they were written for.
+            return Err(Fault::contradiction(
+                "policies",
+                id.get(),
+                "the policy whose upper layers it has does not exist",
+            ));
+        }
         let name: LayerName = row
             .layer
             .parse()

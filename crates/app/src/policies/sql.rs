@@ -48,8 +48,8 @@ pub(super) static LAYERS: Sql = owned(
 /// What is in force for a policy: of a fork its own task layer and its root's other two. One look, so that nothing changes between.
 pub(super) static IN_FORCE: Sql = owned(
     "policies.in_force",
-    "SELECT l.id AS layer_id, l.layer, g.id AS grant_id, g.action, g.scope_kind, g.scope, g.effect FROM policies p \
-     JOIN policy_layers l ON l.owner_id = $1 AND ((l.policy_id = p.id AND (p.root_id IS NULL OR l.layer = 'task')) OR (l.policy_id = p.root_id AND l.layer <> 'task')) \
+    "SELECT l.id AS layer_id, l.layer, r.id AS root_there, p.root_id, g.id AS grant_id, g.action, g.scope_kind, g.scope, g.effect FROM policies p \
+     LEFT JOIN policies r ON r.owner_id = $1 AND r.id = p.root_id JOIN policy_layers l ON l.owner_id = $1 AND ((l.policy_id = p.id AND (p.root_id IS NULL OR l.layer = 'task')) OR (l.policy_id = p.root_id AND l.layer <> 'task')) \
      LEFT JOIN grants g ON g.owner_id = $1 AND g.layer_id = l.id WHERE p.owner_id = $1 AND p.id = $2",
 );
 pub(super) static AUTHOR: Sql = owned(

@@ -149,7 +149,18 @@ fn read_layer(resources: &Resources, triples: &[Triple]) -> Result<Layer, Policy
             effect: effect.parse()?,
         };
         grant.check()?;
-        let scope = scope_of(resources, &grant.scope.to_string())?;
+        let scope = match scope_of(resources, &grant.scope.to_string()) {
+            // A grant on what is gone was exported by its id, which nothing else gets; it comes back as dead as it was.
+            Err(PolicyError::NoSuchResource(_))
+                if grant
+                    .scope
+                    .resource()
+                    .is_some_and(|gone| resources.was_there(gone)) =>
+            {
+                grant.scope.clone()
+            }
+            found => found?,
+        };
         grants.push(Grant { scope, ..grant });
     }
     Ok(Layer::authored(grants)?)

@@ -54,34 +54,50 @@ pub async fn all(tx: &mut Tx) -> Result<Resources, Fault> {
     let repos: Vec<(String,)> = tx.all(&sql::REPOS, ()).await?;
     let mut found = Resources::default();
     for row in rows {
-        let kind: ScopeKind = row
-            .kind
-            .parse()
-            .map_err(|_| Fault::contradiction("resources", row.id, "its kind is none of the six"))?;
-        let id = row.id.to_string();
-        let resource = Resource::new(kind, &id)
-            .map_err(|_| Fault::contradiction("resources", row.id, "its id is not one"))?;
-        if let Some(project) = row.project {
-            found.projects.insert(resource.clone(), project.to_string());
-        }
-        let name = match kind {
-            // Its branch without what all of them begin with: a word that can be typed.
-            ScopeKind::Worktree => row.name.strip_prefix("muster/").unwrap_or(&row.name).to_owned(),
-            _ => row.name,
-        };
-        found.names.insert(resource.clone(), name);
-        if row.removed_at.is_none() {
-            let target = target_of(&resource, row.project)?;
-            found.keep(target);
-        }
+        found.add(row)?;
     }
     for (name,) in repos {
-        let resource = Resource::new(ScopeKind::Repo, &name)
-            .map_err(|_| Fault::other("a project's repo is not OWNER/NAME"))?;
-        found.names.insert(resource.clone(), name);
-        if !found.alive.contains_key(&resource) {
-            let target = target_of(&resource, None)?;
-            found.keep(target);
+        found.add_repo(&name)?;
+    }
+    Ok(found)
+}
+
+/// Reads the resources that these pairs name, and no others: what one call costs must not grow with what an owner has or had.
+///
+/// # Errors
+/// A fault.
+pub async fn of_pairs(tx: &mut Tx, pairs: &[Pair]) -> Result<Resources, Fault> {
+    let mut found = Resources::default();
+    for resource in pairs.iter().filter_map(Pair::resource) {
+        if found.names.contains_key(resource) {
+            continue;
+        }
+        // Every id that a door hands on is a number; another names nothing. A repo's is its name.
+        let id = resource.id().parse::<i64>().unwrap_or_default();
+        let alone = |row: (String, Option<i64>)| (row.0, row.1, None);
+        let around = |row: (String, Option<i64>, i64)| (row.0, row.1, Some(row.2));
+        let row = match resource.kind() {
+            ScopeKind::Project => tx.optional(&sql::PROJECT, (id,)).await?.map(alone),
+            ScopeKind::Host => tx.optional(&sql::HOST, (id,)).await?.map(alone),
+            ScopeKind::Integration => tx.optional(&sql::INTEGRATION, (id,)).await?.map(alone),
+            ScopeKind::Worktree => tx.optional(&sql::WORKTREE, (id,)).await?.map(around),
+            ScopeKind::DbConnection => tx.optional(&sql::DB_CONNECTION, (id,)).await?.map(around),
+            ScopeKind::Repo => {
+                let repo: Option<(String,)> = tx.optional(&sql::REPO, (resource.id(),)).await?;
+                if let Some((name,)) = repo {
+                    found.add_repo(&name)?;
+                }
+                None
+            }
+        };
+        if let Some((name, removed_at, project)) = row {
+            found.add(Row {
+                kind: resource.kind().as_str().to_owned(),
+                id,
+                name,
+                project,
+                removed_at,
+            })?;
         }
     }
     Ok(found)
@@ -172,6 +188,41 @@ pub async fn task(db: &Db, owner: OwnerId, task: TaskId) -> Result<Option<OfTask
 }
 
 impl Resources {
+    fn add(&mut self, row: Row) -> Result<(), Fault> {
+        let kind: ScopeKind = row
+            .kind
+            .parse()
+            .map_err(|_| Fault::contradiction("resources", row.id, "its kind is none of the six"))?;
+        let id = row.id.to_string();
+        let resource = Resource::new(kind, &id)
+            .map_err(|_| Fault::contradiction("resources", row.id, "its id is not one"))?;
+        if let Some(project) = row.project {
+            self.projects.insert(resource.clone(), project.to_string());
+        }
+        let name = match kind {
+            // Its branch without what all of them begin with: a word that can be typed.
+            ScopeKind::Worktree => row.name.strip_prefix("muster/").unwrap_or(&row.name).to_owned(),
+            _ => row.name,
+        };
+        self.names.insert(resource.clone(), name);
+        if row.removed_at.is_none() {
+            let target = target_of(&resource, row.project)?;
+            self.keep(target);
+        }
+        Ok(())
+    }
+
+    fn add_repo(&mut self, name: &str) -> Result<(), Fault> {
+        let resource = Resource::new(ScopeKind::Repo, name)
+            .map_err(|_| Fault::other("a project's repo is not OWNER/NAME"))?;
+        self.names.insert(resource.clone(), name.to_owned());
+        if !self.alive.contains_key(&resource) {
+            let target = target_of(&resource, None)?;
+            self.keep(target);
+        }
+        Ok(())
+    }
+
     fn keep(&mut self, target: Target) {
         self.alive.insert(target.resource().clone(), self.live.len());
         self.live.push(target);
@@ -198,6 +249,12 @@ impl Resources {
             return Target::worktree(resource.id(), project).ok();
         }
         Target::new(resource.clone()).ok()
+    }
+
+    /// Whether this id was ever a resource's, which is also so while it is one's.
+    #[must_use]
+    pub fn was_there(&self, resource: &Resource) -> bool {
+        self.names.contains_key(resource)
     }
 
     /// What a word on the command line names: an id first, then a name of an existing resource.

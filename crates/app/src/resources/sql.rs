@@ -21,5 +21,41 @@ pub(super) static OF_TASK: Sql = owned(
     "SELECT t.project_id, (SELECT w.id FROM worktrees w WHERE w.owner_id = $1 AND w.task_id = t.id AND w.removed_at IS NULL) AS worktree_id, p.repo FROM tasks t JOIN projects p ON p.owner_id = $1 AND p.id = t.project_id AND p.removed_at IS NULL WHERE t.owner_id = $1 AND t.id = $2",
 );
 
+/// One of each kind, as [`ALL`] reads it: also one that was removed.
+pub(super) static PROJECT: Sql = owned(
+    "resources.project",
+    "SELECT p.name, p.removed_at FROM projects p WHERE p.owner_id = $1 AND p.id = $2",
+);
+pub(super) static HOST: Sql = owned(
+    "resources.host",
+    "SELECT h.name, h.removed_at FROM hosts h WHERE h.owner_id = $1 AND h.id = $2",
+);
+pub(super) static INTEGRATION: Sql = owned(
+    "resources.integration",
+    "SELECT i.name, i.removed_at FROM integrations i WHERE i.owner_id = $1 AND i.id = $2",
+);
+pub(super) static WORKTREE: Sql = owned(
+    "resources.worktree",
+    "SELECT w.branch AS name, w.removed_at, t.project_id AS project FROM worktrees w JOIN tasks t ON t.owner_id = $1 AND t.id = w.task_id WHERE w.owner_id = $1 AND w.id = $2",
+);
+pub(super) static DB_CONNECTION: Sql = owned(
+    "resources.db_connection",
+    "SELECT c.name, c.removed_at, c.project_id AS project FROM db_connections c WHERE c.owner_id = $1 AND c.id = $2",
+);
+pub(super) static REPO: Sql = owned(
+    "resources.repo",
+    "SELECT DISTINCT p.repo FROM projects p WHERE p.owner_id = $1 AND p.repo = $2 AND p.removed_at IS NULL",
+);
+
 /// All of them.
-pub static STATEMENTS: &[&Sql] = &[&ALL, &REPOS, &OF_TASK];
+pub static STATEMENTS: &[&Sql] = &[
+    &ALL,
+    &REPOS,
+    &OF_TASK,
+    &PROJECT,
+    &WORKTREE,
+    &DB_CONNECTION,
+    &HOST,
+    &INTEGRATION,
+    &REPO,
+];

@@ -181,11 +181,24 @@ async fn stored(tx: &mut Tx, key: Key) -> Result<Option<String>, Fault> {
     Ok(row.map(|(value,)| value))
 }
 
+/// What is stored for a key, for its owner's eyes: bytes that are no text are a value that no setting takes, so that the others can still be
+/// seen and this one be set anew.
+async fn seen(app: &App, owner: OwnerId, key: Key) -> Option<String> {
+    let read = app
+        .db
+        .read(owner, move |tx| Box::pin(async move { stored(tx, key).await }))
+        .await;
+    read.unwrap_or_else(|fault| {
+        tracing::warn!(setting = key.name, error = %fault.chain(), "a setting cannot be read");
+        Some(String::new())
+    })
+}
+
 /// Whether calls that ask are refused while nobody can be asked. What cannot be read counts as true: erring towards refusal is what the
 /// setting is for.
 ///
 /// # Errors
-/// A fault of the database; the caller must take it for true as well.
+/// A fault, also for bytes that are no text; the call must be refused then.
 pub(crate) async fn require_when_closed(tx: &mut Tx) -> Result<bool, Fault> {
     let value = stored(tx, REQUIRE_WHEN_CLOSED).await?;
     Ok(match value.as_deref() {
@@ -242,32 +255,17 @@ pub async fn db_limits(app: &App, owner: OwnerId) -> Result<DbLimits, Fault> {
 }
 
 /// Every setting of an owner's.
-///
-/// # Errors
-/// A fault.
-pub async fn list(app: &App, owner: OwnerId) -> Result<Vec<Setting>, Fault> {
-    let rows: Vec<(String, String)> = app
-        .db
-        .read(owner, |tx| Box::pin(async move { tx.all(&sql::ALL, ()).await }))
-        .await?;
-    let value = |key: &Key| {
-        rows.iter()
-            .find(|(name, _)| name == key.name)
-            .map(|(_, value)| value.as_str())
-    };
-    Ok(ALL.iter().map(|key| key.shown(value(key))).collect())
+pub async fn list(app: &App, owner: OwnerId) -> Vec<Setting> {
+    let mut all = Vec::with_capacity(ALL.len());
+    for key in ALL {
+        all.push(get(app, owner, *key).await);
+    }
+    all
 }
 
 /// One setting.
-///
-/// # Errors
-/// A fault.
-pub async fn get(app: &App, owner: OwnerId, key: Key) -> Result<Setting, Fault> {
-    app.db
-        .read(owner, move |tx| {
-            Box::pin(async move { Ok(key.shown(stored(tx, key).await?.as_deref())) })
-        })
-        .await
+pub async fn get(app: &App, owner: OwnerId, key: Key) -> Setting {
+    key.shown(seen(app, owner, key).await.as_deref())
 }
 
 /// Changes a setting; it holds from the next call on.
@@ -282,10 +280,10 @@ pub async fn set(app: &App, owner: OwnerId, key: Key, value: &str) -> Result<Set
         });
     }
     let (now, value) = (app.clock.now(), value.to_owned());
+    let before = seen(app, owner, key).await;
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
-                let before = stored(tx, key).await?;
                 tx.run(&sql::SET, (key.name, value.as_str())).await?;
                 let event = Event {
                     name: "setting.set",

@@ -400,6 +400,12 @@ fn a_process_that_ends_leaves_its_asks_expired_and_never_runs_them() {
         desk.advance(SECOND);
         let shown = access::show(desk.app(), desk.owner(), asks[0].id).await.unwrap();
         assert_eq!((shown.state, shown.decided_by), (AskState::Expired, None));
+        // Whoever found it out writes the row that its own process would have written.
+        let row = desk.newest_call().await;
+        assert_eq!(row.outcome.as_deref(), Some("refused_expired"));
+        assert_eq!(at(&row.data, "/pairs/0/verdict"), "ask");
+        assert_eq!(at(&row.data, "/pairs/0/layer"), "task");
+        assert_eq!(at(&row.data, "/policy/name"), "careful");
         let late = access::approve(desk.app(), desk.owner(), asks[0].id, Decider::Page).await;
         assert!(matches!(late, Err(AskError::AlreadyDecided(AskState::Expired))));
         assert_eq!(ended(waiting).await.unwrap_err().code, "refused_expired");
@@ -417,7 +423,9 @@ fn a_revoked_token_gets_nothing_from_an_approval() {
         muster_app::accounts::revoke_token(desk.app(), desk.owner(), desk.agent.token)
             .await
             .unwrap();
-        desk.approve(&ask).await;
+        // The next look at the asks ends it, whoever looks; a page that still shows it comes too late.
+        let late = access::approve(desk.app(), desk.owner(), ask.id, Decider::Page).await;
+        assert!(matches!(late, Err(AskError::AlreadyDecided(AskState::Withdrawn))));
         assert_eq!(ended(waiting).await.unwrap_err().code, "withdrawn");
     });
 }

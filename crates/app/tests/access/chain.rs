@@ -59,6 +59,18 @@ fn a_log_that_was_tampered_with_is_found_out() {
         assert_eq!((found.ok, found.first_bad), (false, None));
         tamper(&desk, &[back[0], &head]).await;
         assert!(audit::verify(&app.db, owner).await.unwrap().ok);
+        // Bytes that are no text, which SQLite keeps.
+        let bytes = format!("UPDATE audit SET data = CAST(x'ff' AS TEXT) WHERE id = {second}");
+        let whole = format!(
+            "UPDATE audit SET data = (SELECT data FROM kept WHERE id = {second}) WHERE id = {second}"
+        );
+        if !desk.pick(&["here"], &[]).is_empty() {
+            tamper(&desk, &[&bytes]).await;
+            let found = audit::verify(&app.db, owner).await.unwrap();
+            assert_eq!((found.ok, found.first_bad), (false, Some(second.to_string())));
+            tamper(&desk, &[&whole]).await;
+            assert!(audit::verify(&app.db, owner).await.unwrap().ok);
+        }
         // Put in, as a copy of a row that is there.
         let put = format!("INSERT INTO audit ({columns}) SELECT {columns} FROM audit WHERE id = {third}");
         tamper(&desk, &[&put]).await;
@@ -68,6 +80,31 @@ fn a_log_that_was_tampered_with_is_found_out() {
         let bad = found.first_bad;
         desk.read("staging").await;
         assert_eq!(audit::verify(&app.db, owner).await.unwrap().first_bad, bad);
+    });
+}
+
+#[test]
+fn a_row_put_in_before_all_others_shows_and_so_does_a_chain_without_its_end() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        desk.read("staging").await;
+        assert!(audit::verify(&app.db, owner).await.unwrap().ok);
+        // As an intruder who knows how the end of the chain is kept.
+        let put = desk.pick(
+            &["DROP TRIGGER audit_head_moves", "INSERT INTO audit (id, owner_id, at, actor, event, subject, data, hash) SELECT -1, owner_id, at, actor, event, subject, data, hash FROM audit ORDER BY id LIMIT 1"],
+            &["DROP TRIGGER audit_head_moves ON audit", "INSERT INTO audit (id, owner_id, at, actor, event, subject, data, hash) OVERRIDING SYSTEM VALUE SELECT -1, owner_id, at, actor, event, subject, data, hash FROM audit ORDER BY id LIMIT 1"],
+        );
+        tamper(&desk, put).await;
+        assert!(!audit::verify(&app.db, owner).await.unwrap().ok);
+        let gone = desk.pick(
+            &["DROP TRIGGER audit_append_only_delete"],
+            &["DROP TRIGGER audit_append_only_delete ON audit"],
+        );
+        tamper(&desk, &[gone[0], "DELETE FROM audit WHERE id = -1"]).await;
+        assert!(audit::verify(&app.db, owner).await.unwrap().ok);
+        tamper(&desk, &["DELETE FROM audit_heads"]).await;
+        let found = audit::verify(&app.db, owner).await.unwrap();
+        assert_eq!((found.ok, found.first_bad), (false, None));
     });
 }
 

@@ -9,9 +9,7 @@ use super::kit::{TASK, at, on_desks, tamper};
 #[test]
 fn with_nobody_to_ask_the_shipped_setting_lets_the_call_run_and_says_so_in_a_row_each() {
     on_desks(|desk| async move {
-        let shipped = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED)
-            .await
-            .unwrap();
+        let shipped = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED).await;
         assert_eq!(shipped.value, serde_json::json!(false));
         desk.grant(TASK, "db_read", "any", "ask").await;
         for _ in 0..3 {
@@ -66,11 +64,19 @@ fn a_setting_that_cannot_be_read_counts_as_strict() {
                 "refused_app_closed_strict",
                 "{unreadable:?}"
             );
-            let shown = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED)
-                .await
-                .unwrap();
+            let shown = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED).await;
             assert_eq!(shown.value, serde_json::json!(null));
         }
+        // Bytes that are no text at all: SQLite keeps them where Postgres would not.
+        let bytes = "UPDATE settings SET value = CAST(x'ff' AS TEXT) WHERE key = 'asks.require_when_closed'";
+        tamper(&desk, desk.pick(&[bytes], &[])).await;
+        let refused = desk.read("staging").await;
+        assert!(
+            ["refused_error", "refused_app_closed_strict"].contains(&refused.as_str()),
+            "{refused}"
+        );
+        let all = settings::list(desk.app(), desk.owner()).await;
+        assert_eq!(all[0].value, serde_json::json!(null));
         desk.set(settings::REQUIRE_WHEN_CLOSED, "false").await;
         assert_eq!(desk.read("staging").await, "auto_allowed_app_closed");
     });
@@ -80,9 +86,7 @@ fn a_setting_that_cannot_be_read_counts_as_strict() {
 #[test]
 fn the_setting_says_what_it_does_and_a_change_of_it_is_recorded() {
     on_desks(|desk| async move {
-        let shown = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED)
-            .await
-            .unwrap();
+        let shown = settings::get(desk.app(), desk.owner(), settings::REQUIRE_WHEN_CLOSED).await;
         assert!(
             shown
                 .description

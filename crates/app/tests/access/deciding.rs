@@ -278,7 +278,7 @@ fn a_task_without_a_policy_is_closed_and_only_one_marked_so_is_unscoped() {
         // An attached policy without layers grants nothing; nothing puts the task out of it again.
         let blank = policies::create(desk.app(), desk.owner(), "blank").await.unwrap();
         let found = chosen(desk.app(), desk.owner(), &blank.to_string()).await;
-        policies::attach(desk.app(), desk.owner(), found, closed)
+        policies::attach(desk.app(), desk.owner(), found, None, closed)
             .await
             .unwrap();
         assert_eq!(

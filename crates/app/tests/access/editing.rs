@@ -106,7 +106,20 @@ fn every_edit_raises_the_revision_by_one_and_one_meant_for_an_older_is_refused()
         ] {
             assert_eq!(refused.unwrap_err().code(), "stale_revision");
         }
+        let whole = chosen(app, owner, "careful").await;
+        for refused in [
+            policies::fork(app, owner, desk.policy, Some(6), "child", None)
+                .await
+                .map(|_| ()),
+            policies::attach(app, owner, whole.clone(), Some(6), desk.task).await,
+            policies::delete(app, owner, desk.policy, Some(6)).await,
+        ] {
+            assert_eq!(refused.unwrap_err().code(), "stale_revision");
+        }
         assert_eq!(desk.shown().await, before);
+        policies::attach(app, owner, whole, Some(7), desk.task)
+            .await
+            .unwrap();
     });
 }
 
@@ -118,7 +131,7 @@ fn a_policy_is_deleted_only_when_nothing_resolves_through_it() {
         let run = tasks::spawn(app, owner, By::Owner, desk.task, NewRun::default())
             .await
             .unwrap();
-        let fork = policies::fork(app, owner, desk.policy, "narrower", None)
+        let fork = policies::fork(app, owner, desk.policy, None, "narrower", None)
             .await
             .unwrap();
         let (other, _) = desk.another(PolicyChoice::Policy(desk.policy), "other").await;
@@ -130,7 +143,7 @@ fn a_policy_is_deleted_only_when_nothing_resolves_through_it() {
         assert_eq!(before.dependents.projects[0].name, "engine");
         assert_eq!(before.dependents.runs[0].id, run.id.to_string());
         assert_eq!(before.dependents.forks[0].name, "narrower");
-        let refused = policies::delete(app, owner, desk.policy).await.unwrap_err();
+        let refused = policies::delete(app, owner, desk.policy, None).await.unwrap_err();
         let PolicyError::InUse(dependents) = refused else {
             panic!("{refused}");
         };
@@ -141,10 +154,10 @@ fn a_policy_is_deleted_only_when_nothing_resolves_through_it() {
 
         let other_policy = policies::create(app, owner, "other").await.unwrap();
         let to = chosen(app, owner, &other_policy.to_string()).await;
-        policies::delete(app, owner, fork.id).await.unwrap();
+        policies::delete(app, owner, fork.id, None).await.unwrap();
         for task in [desk.task, other] {
             assert_eq!(
-                policies::delete(app, owner, desk.policy)
+                policies::delete(app, owner, desk.policy, None)
                     .await
                     .unwrap_err()
                     .code(),
@@ -154,20 +167,22 @@ fn a_policy_is_deleted_only_when_nothing_resolves_through_it() {
             if task == other {
                 tasks::close(app, owner, By::Owner, task).await.unwrap();
                 assert_eq!(
-                    policies::delete(app, owner, desk.policy)
+                    policies::delete(app, owner, desk.policy, None)
                         .await
                         .unwrap_err()
                         .code(),
                     "in_use"
                 );
             }
-            policies::attach(app, owner, to.clone(), task).await.unwrap();
+            policies::attach(app, owner, to.clone(), None, task)
+                .await
+                .unwrap();
         }
         projects::set_default(app, owner, desk.project, None)
             .await
             .unwrap();
         assert_eq!(
-            policies::delete(app, owner, desk.policy)
+            policies::delete(app, owner, desk.policy, None)
                 .await
                 .unwrap_err()
                 .code(),
@@ -175,7 +190,7 @@ fn a_policy_is_deleted_only_when_nothing_resolves_through_it() {
             "a queued run"
         );
         tasks::cancel_run(app, owner, By::Owner, run.id).await.unwrap();
-        policies::delete(app, owner, desk.policy).await.unwrap();
+        policies::delete(app, owner, desk.policy, None).await.unwrap();
         assert!(matches!(
             policies::find(app, owner, &desk.policy.to_string()).await,
             Err(PolicyError::NotFound)
@@ -194,11 +209,13 @@ fn every_act_on_a_policy_leaves_its_row() {
         desk.revoke(TASK, "db_read", "any").await;
         policies::clear_layer(app, owner, desk.edit(TASK)).await.unwrap();
         policies::save_empty(app, owner, desk.edit(TASK)).await.unwrap();
-        let fork = policies::fork(app, owner, desk.policy, "child", None)
+        let fork = policies::fork(app, owner, desk.policy, None, "child", None)
             .await
             .unwrap();
         let child = chosen(app, owner, &fork.id.to_string()).await;
-        policies::attach(app, owner, child, desk.task).await.unwrap();
+        policies::attach(app, owner, child, None, desk.task)
+            .await
+            .unwrap();
         policies::apply_preset(
             app,
             owner,
@@ -209,9 +226,9 @@ fn every_act_on_a_policy_leaves_its_row() {
         )
         .await
         .unwrap();
-        policies::delete(app, owner, fork.id).await.unwrap_err();
+        policies::delete(app, owner, fork.id, None).await.unwrap_err();
         let spare = policies::create(app, owner, "spare").await.unwrap();
-        policies::delete(app, owner, spare).await.unwrap();
+        policies::delete(app, owner, spare, None).await.unwrap();
         let exported = policies::export(app, owner, vec!["careful".to_owned()])
             .await
             .unwrap();
@@ -261,7 +278,9 @@ fn a_name_is_unique_and_of_one_shape_and_closed_is_built_in() {
         let closed = chosen(app, owner, "closed").await;
         let shown = policies::show(app, owner, closed.clone()).await.unwrap();
         assert_eq!((shown.name.as_str(), shown.resolved.len()), ("closed", 0));
-        policies::attach(app, owner, closed, desk.task).await.unwrap();
+        policies::attach(app, owner, closed, None, desk.task)
+            .await
+            .unwrap();
         assert_eq!(desk.read("staging").await, "refused_not_granted");
         assert!(
             policies::list(app, owner)
@@ -304,13 +323,16 @@ fn another_owner_reaches_nothing() {
             .unwrap_err();
         assert_eq!(refused.code(), "not_found");
         assert_eq!(
-            policies::delete(app, bob, desk.policy).await.unwrap_err().code(),
+            policies::delete(app, bob, desk.policy, None)
+                .await
+                .unwrap_err()
+                .code(),
             "not_found"
         );
         let theirs = policies::create(app, bob, "careful").await.unwrap();
         let to = chosen(app, bob, &theirs.to_string()).await;
         assert_eq!(
-            policies::attach(app, bob, to, desk.task)
+            policies::attach(app, bob, to, None, desk.task)
                 .await
                 .unwrap_err()
                 .code(),

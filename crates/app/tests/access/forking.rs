@@ -15,7 +15,7 @@ fn a_fork_owns_its_task_layer_and_follows_its_root_in_the_rest() {
         desk.grant(TASK, "db_read", "db_connection:staging", "allow")
             .await;
         let before = desk.shown().await;
-        let fork = policies::fork(app, owner, desk.policy, "child", Some(desk.task))
+        let fork = policies::fork(app, owner, desk.policy, None, "child", Some(desk.task))
             .await
             .unwrap();
         let child = desk.show(fork.id).await;
@@ -61,10 +61,10 @@ fn a_fork_of_a_fork_reads_from_the_root_and_no_fork_authors_an_upper_layer() {
         let (app, owner) = (desk.app(), desk.owner());
         desk.grant(GLOBAL, "db_read", "any", "allow").await;
         desk.grant(TASK, "db_read", "any", "allow").await;
-        let child = policies::fork(app, owner, desk.policy, "child", None)
+        let child = policies::fork(app, owner, desk.policy, None, "child", None)
             .await
             .unwrap();
-        let grandchild = policies::fork(app, owner, child.id, "grandchild", Some(desk.task))
+        let grandchild = policies::fork(app, owner, child.id, None, "grandchild", Some(desk.task))
             .await
             .unwrap();
         assert_eq!(desk.show(grandchild.id).await.parent.unwrap().name, "child");
@@ -87,10 +87,44 @@ fn a_fork_of_a_fork_reads_from_the_root_and_no_fork_authors_an_upper_layer() {
                 assert_eq!(refused.code(), "not_a_root");
             }
         }
-        let blocked = policies::delete(app, owner, child.id).await.unwrap_err();
+        let blocked = policies::delete(app, owner, child.id, None).await.unwrap_err();
         assert_eq!(blocked.code(), "in_use");
-        let blocked = policies::delete(app, owner, desk.policy).await.unwrap_err();
+        let blocked = policies::delete(app, owner, desk.policy, None).await.unwrap_err();
         assert_eq!(blocked.dependents().unwrap().forks.len(), 2);
+    });
+}
+
+#[test]
+fn a_fork_without_its_root_grants_nothing() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        desk.grant(GLOBAL, "db_read", "any", "deny").await;
+        let root = policies::create(app, owner, "root").await.unwrap();
+        let child = policies::fork(app, owner, root, None, "child", Some(desk.task))
+            .await
+            .unwrap();
+        let own = Edit {
+            policy: child.id,
+            layer: TASK,
+            revision: None,
+        };
+        policies::grant(app, owner, own, "db_read", "any", "allow")
+            .await
+            .unwrap();
+        assert_eq!(desk.read("staging").await, "allowed");
+        let gone = format!("DELETE FROM policies WHERE id = {root}");
+        tamper(
+            &desk,
+            desk.pick(
+                &["PRAGMA foreign_keys = 0", &gone],
+                &[
+                    "ALTER TABLE policies DROP CONSTRAINT policies_owner_id_root_id_fkey, DROP CONSTRAINT policies_owner_id_parent_id_fkey",
+                    &gone,
+                ],
+            ),
+        )
+        .await;
+        assert_eq!(desk.read("staging").await, "refused_error");
     });
 }
 
@@ -99,7 +133,7 @@ fn a_fork_of_a_fork_reads_from_the_root_and_no_fork_authors_an_upper_layer() {
 fn no_policy_becomes_its_own_ancestor_whatever_writes() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
-        let child = policies::fork(app, owner, desk.policy, "child", None)
+        let child = policies::fork(app, owner, desk.policy, None, "child", None)
             .await
             .unwrap();
         let turn = format!(
@@ -155,19 +189,19 @@ async fn run_postgres(url: &str, statement: &str) -> String {
 fn a_fork_of_an_empty_layer_is_empty_and_of_an_absent_one_absent() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
-        let absent = policies::fork(app, owner, desk.policy, "of-absent", None)
+        let absent = policies::fork(app, owner, desk.policy, None, "of-absent", None)
             .await
             .unwrap();
         assert_eq!(desk.show(absent.id).await.layers.task.state, "absent");
         policies::save_empty(app, owner, desk.edit(LayerName::Task))
             .await
             .unwrap();
-        let empty = policies::fork(app, owner, desk.policy, "of-empty", None)
+        let empty = policies::fork(app, owner, desk.policy, None, "of-empty", None)
             .await
             .unwrap();
         assert_eq!(desk.show(empty.id).await.layers.task.state, "empty");
         assert_eq!(desk.shown().await.revision, 2, "the parent stays as it is");
-        let taken = policies::fork(app, owner, desk.policy, "of-empty", None)
+        let taken = policies::fork(app, owner, desk.policy, None, "of-empty", None)
             .await
             .unwrap_err();
         assert_eq!(taken.code(), "name_taken");
@@ -175,6 +209,7 @@ fn a_fork_of_an_empty_layer_is_empty_and_of_an_absent_one_absent() {
             app,
             owner,
             desk.policy,
+            None,
             "for-none",
             Some(muster_core::ids::TaskId::new(9_999)),
         )

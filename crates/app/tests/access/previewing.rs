@@ -130,7 +130,7 @@ fn what_an_edit_would_change_is_what_it_changes() {
 fn an_edit_that_would_be_refused_cannot_be_considered_either() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
-        let fork = policies::fork(app, owner, desk.policy, "child", None)
+        let fork = policies::fork(app, owner, desk.policy, None, "child", None)
             .await
             .unwrap()
             .id;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_app::access::{self, Ask, AskState, Asker, ToolPrompt, Unanswered};
+use muster_app::access::{self, Ask, AskError, AskState, Asker, Decider, ToolPrompt, Unanswered};
 use muster_app::audit::{self, Filter};
 use muster_app::{accounts, settings};
 use muster_core::ids::AskId;
@@ -160,7 +160,8 @@ fn a_token_that_was_revoked_while_its_prompt_waited_runs_nothing() {
         accounts::revoke_token(desk.app(), desk.owner(), desk.agent.token)
             .await
             .unwrap();
-        desk.approve(&ask).await;
+        let late = access::approve(desk.app(), desk.owner(), ask.id, Decider::Page).await;
+        assert!(matches!(late, Err(AskError::AlreadyDecided(AskState::Withdrawn))));
         assert_eq!(ended(waiting).await, Err(Unanswered::Withdrawn));
         assert_eq!(desk.newest_call().await.outcome.as_deref(), Some("withdrawn"));
     });

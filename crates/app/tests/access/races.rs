@@ -17,8 +17,8 @@ fn attaching_and_deleting_never_leave_a_task_without_its_policy() {
             let found = chosen(&app, owner, &name).await;
             let (one, other) = (app.clone(), app.clone());
             let task = desk.task;
-            let attach = tokio::spawn(async move { policies::attach(&one, owner, found, task).await });
-            let delete = tokio::spawn(async move { policies::delete(&other, owner, policy).await });
+            let attach = tokio::spawn(async move { policies::attach(&one, owner, found, None, task).await });
+            let delete = tokio::spawn(async move { policies::delete(&other, owner, policy, None).await });
             let (attach, delete) = (attach.await.unwrap(), delete.await.unwrap());
             attached += i32::from(attach.is_ok());
             deleted += i32::from(delete.is_ok());

@@ -16,7 +16,7 @@ fn what_is_exported_comes_back_the_same_empty_layers_too() {
         policies::save_empty(app, owner, desk.edit(PROJECT))
             .await
             .unwrap();
-        policies::fork(app, owner, desk.policy, "child", None)
+        policies::fork(app, owner, desk.policy, None, "child", None)
             .await
             .unwrap();
         let exported = policies::export(app, owner, Vec::new()).await.unwrap();
@@ -39,6 +39,42 @@ fn what_is_exported_comes_back_the_same_empty_layers_too() {
         assert_eq!(policies::export(app, owner, Vec::new()).await.unwrap(), exported);
         assert_eq!(desk.shown().await.layers.project.state, "empty");
         assert_eq!(desk.read("staging").await, "refused_not_granted");
+    });
+}
+
+#[test]
+fn a_grant_on_what_is_gone_comes_back_as_dead_as_it_was() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        desk.grant(TASK, "db_read", "db_connection:staging", "allow")
+            .await;
+        let id = muster_app::databases::find(app, owner, "staging")
+            .await
+            .unwrap()
+            .id;
+        muster_app::databases::remove(app, owner, id).await.unwrap();
+        let exported = policies::export(app, owner, Vec::new()).await.unwrap();
+        policies::import(app, owner, exported.clone(), WhenThere::Replace)
+            .await
+            .unwrap();
+        assert_eq!(policies::export(app, owner, Vec::new()).await.unwrap(), exported);
+        let shown = desk.shown().await;
+        assert!(shown.layers.task.grants[0].dead.is_some());
+        let simulated = policies::simulate(app, owner, desk.policy, exported[0].clone())
+            .await
+            .unwrap();
+        assert!(simulated.is_empty());
+        // An id that was never anything's is still refused.
+        let mut never = exported;
+        never[0].layers.task = Some(vec![(
+            "db_read".to_owned(),
+            "db_connection:999999".to_owned(),
+            "allow".to_owned(),
+        )]);
+        let refused = policies::import(app, owner, never, WhenThere::Replace)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), "not_found");
     });
 }
 

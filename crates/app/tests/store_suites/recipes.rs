@@ -292,7 +292,8 @@ fn audit(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
             ],
         ),
         "labelled" => (Nothing, args![format!("{}-worker", s.name)]),
-        "onwards" => (Nothing, args![0_i64, 500_i64]),
+        "onwards" | "ids_onwards" => (Nothing, args![0_i64, 500_i64]),
+        "row" => (Nothing, args![s.ids.start + 50]),
         _ => return None,
     })
 }

@@ -26,6 +26,7 @@ pub(crate) struct Access {
     spare_policy: i64,
     spare_layer: i64,
     bare_policy: i64,
+    revoked: i64,
 }
 
 impl Access {
@@ -51,6 +52,7 @@ impl Access {
             spare_policy: id(92),
             spare_layer: id(93),
             bare_policy: id(94),
+            revoked: id(95),
         }
     }
 }
@@ -136,6 +138,15 @@ pub(crate) fn seeds(s: &Seeded) -> Vec<String> {
             "INSERT INTO asks (id, owner_id, state, kind, token_id, tool, arguments, pairs, parking_key, approval_key, created_at, expires_at) \
              VALUES ({}, {o}, 'parked', 'plugin_tool', {}, '{n}-tool', '{n}-arguments', '{n}-pairs', '{n}-abandoned', '{n}-approval', {t}, {LATE})",
             a.abandoned, a.agent
+        ),
+        format!(
+            "INSERT INTO tokens (id, owner_id, kind, token_hash, label, task_id, created_at, revoked_at) VALUES ({}, {o}, 'agent', '{n}-revoked-token', '{n}-gone', {}, {t}, {t})",
+            a.revoked, a.task
+        ),
+        format!(
+            "INSERT INTO asks (id, owner_id, state, kind, token_id, tool, arguments, pairs, parking_key, approval_key, created_at, expires_at) \
+             VALUES ({}, {o}, 'parked', 'permission', {}, '{n}-tool', '{n}-arguments', '{n}-pairs', '{n}-revoked', '{n}-approval', {t}, {LATE})",
+            a.revoked, a.revoked
         ),
         policy(a.spare_policy, "NULL"),
         policy(a.bare_policy, "NULL"),
@@ -312,6 +323,7 @@ fn access(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "decide" => (Nothing, args![a.ask, "approved", LATE, "taken over"]),
         "expire" => (Nothing, args![LATE]),
         "withdraw_of_task" => (Nothing, args![a.task, LATE]),
+        "withdraw_revoked" => (Nothing, args![LATE]),
         "call" => (Refused, args![a.ask, 1_i64]),
         "leave" | "stand_up" => (Nothing, args![a.others]),
         "callers_left" => (Zero, args![a.ask]),
@@ -364,6 +376,12 @@ fn resources(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
     Some(match act {
         "all" | "repos" => (Nothing, args![]),
         "of_task" => (Nothing, args![s.access.task]),
+        "project" => (Nothing, args![s.access.project]),
+        "host" => (Nothing, args![s.access.host]),
+        "integration" => (Nothing, args![s.access.integration]),
+        "worktree" => (Nothing, args![s.access.worktree]),
+        "db_connection" => (Nothing, args![s.access.connection]),
+        "repo" => (Nothing, args![format!("{}-repo", s.name)]),
         _ => return None,
     })
 }
@@ -371,7 +389,6 @@ fn resources(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
 fn settings(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
     Some(match act {
         "value" => (Nothing, args![format!("{}-key", s.name)]),
-        "all" => (Nothing, args![]),
         "set" => (Own, args!["asks.expiry_seconds", "5"]),
         _ => return None,
     })

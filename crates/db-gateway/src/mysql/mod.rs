@@ -15,6 +15,7 @@ use crate::answer::{Cell, Collector, Column, Rows};
 use crate::engine::Engine;
 use crate::error::{Error, Scrub};
 use crate::limits::Limits;
+use crate::stopping;
 
 const MAX_IDLE: usize = 4;
 const IDLE_FOR: Duration = Duration::from_secs(60);
@@ -354,10 +355,8 @@ impl Canceller {
 
 impl Drop for Canceller {
     fn drop(&mut self) {
-        if self.armed
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(kill(self.opts.clone(), self.id));
+        if self.armed {
+            stopping::spawn(kill(self.opts.clone(), self.id));
         }
     }
 }

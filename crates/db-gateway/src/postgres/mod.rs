@@ -15,7 +15,7 @@ use crate::address::Url;
 use crate::answer::{Cell, Collector, Column, Rows};
 use crate::error::Error;
 use crate::limits::Limits;
-use wire::{Canceller, Incoming, Session, told};
+use wire::{Held, Incoming, Session, told};
 
 const MAX_IDLE: usize = 4;
 const IDLE_FOR: Duration = Duration::from_secs(60);
@@ -88,19 +88,21 @@ impl Server {
     /// The answer, and whether the session had served before.
     async fn read_on(
         &self,
-        mut session: Session,
+        session: Session,
         statement: &str,
         values: &[&str],
         limits: Limits,
     ) -> (Result<Rows, Error>, bool) {
         let used = session.used;
-        let mut canceller = Canceller::armed(&self.url, session.key);
-        let answer = guarded(&mut session, statement, values, limits).await;
+        let mut held = Held::new(&self.url, session);
+        let answer = match held.get() {
+            Ok(session) => guarded(session, statement, values, limits).await,
+            Err(error) => Err(error),
+        };
         match answer {
             Ok((answer, clean)) => {
                 // A session that still sends is cut off, and its statement with it.
-                if clean {
-                    canceller.disarm();
+                if clean && let Some(session) = held.release() {
                     self.keep(session);
                 }
                 (answer, used)
@@ -112,23 +114,22 @@ impl Server {
     /// One statement that may write. Its transaction is its own.
     pub(crate) async fn write(&self, statement: &str, limits: Limits) -> Result<Rows, Error> {
         tokio::time::timeout(limits.hang_up(), async {
-            let mut session = Session::connect(&self.url).await?;
-            let mut canceller = Canceller::armed(&self.url, session.key);
+            let mut held = Held::new(&self.url, Session::connect(&self.url).await?);
+            let session = held.get()?;
             session.put_own(&format!(
                 "SET statement_timeout = {}; SET IntervalStyle = 'iso_8601'; SET bytea_output = 'hex'",
                 limits.milliseconds()
             ))?;
             session.send().await?;
-            settle(&mut session).await?;
+            settle(session).await?;
             session.put(statement, &[], true, 0)?;
             session.put_sync();
             session.send().await?;
             let mut taking = Taking::new(limits, 0, false);
-            let mut answer = taking.all(&mut session).await;
+            let mut answer = taking.all(session).await;
             if let Ok(rows) = &mut answer {
-                self.name_types(&mut session, rows, &taking.types).await?;
+                self.name_types(session, rows, &taking.types).await?;
             }
-            canceller.disarm();
             answer
         })
         .await

@@ -1,6 +1,7 @@
 //! One session with PostgreSQL, in the extended protocol and with values as text. Never sends a statement of a caller any other way.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator as _;
@@ -14,9 +15,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::address::{Place, Tls, Url};
 use crate::error::{Error, Scrub};
 use crate::net::{self, Stream};
+use crate::stopping;
 
 /// Above a row's limit a row is read past and never held.
 const SLACK: usize = 64 * 1024;
+/// How long a server is asked to stop a statement, and how often.
+const STOPPING: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_millis(250);
 
 pub(super) struct Session {
     stream: Stream,
@@ -26,6 +31,8 @@ pub(super) struct Session {
     pub(super) scrub: Scrub,
     /// Whether it served a call before; then the server may have hung up since.
     pub(super) used: bool,
+    /// How many answers the server has still to end.
+    owed: usize,
 }
 
 pub(super) enum Incoming {
@@ -48,6 +55,7 @@ impl Session {
             key: (0, 0),
             scrub,
             used: false,
+            owed: 0,
         };
         session.start(url).await?;
         Ok(session)
@@ -188,10 +196,12 @@ impl Session {
 
     pub(super) fn put_sync(&mut self) {
         frontend::sync(&mut self.outbox);
+        self.owed += 1;
     }
 
     /// A constant of this crate, never a text of a caller.
     pub(super) fn put_own(&mut self, constant: &str) -> Result<(), Error> {
+        self.owed += 1;
         frontend::query(constant, &mut self.outbox).map_err(|error| Error::Invalid(error.to_string()))
     }
 
@@ -199,6 +209,7 @@ impl Session {
         frontend::copy_fail("the gateway copies nothing in", &mut self.outbox)
             .map_err(|error| Error::Invalid(error.to_string()))?;
         frontend::sync(&mut self.outbox);
+        self.owed += 1;
         Ok(())
     }
 
@@ -228,8 +239,22 @@ impl Session {
                     | Message::ParameterStatus(_)
                     | Message::NotificationResponse(_),
                 ) => {}
-                Some(message) => return Ok(Incoming::Message(message)),
+                Some(message) => {
+                    if matches!(message, Message::ReadyForQuery(_)) {
+                        self.owed = self.owed.saturating_sub(1);
+                    }
+                    return Ok(Incoming::Message(message));
+                }
                 None => self.fill().await?,
+            }
+        }
+    }
+
+    /// Reads up to the end of every answer, or until the server hangs up.
+    async fn settled(&mut self) {
+        while self.owed > 0 {
+            if self.incoming(0).await.is_err() {
+                return;
             }
         }
     }
@@ -276,51 +301,67 @@ pub(super) fn told(fields: &mut ErrorFields<'_>) -> (String, String, Option<u32>
     (code, message, place)
 }
 
-/// Asks the server on a second connection to stop what the first one runs, unless disarmed.
-pub(super) struct Canceller {
+/// A session while it runs something. Let go before its answers have ended, the server is asked on a second connection to stop.
+pub(super) struct Held {
     url: Arc<Url>,
-    key: (i32, i32),
-    armed: bool,
+    session: Option<Session>,
 }
 
-impl Canceller {
-    pub(super) fn armed(url: &Arc<Url>, key: (i32, i32)) -> Self {
+impl Held {
+    pub(super) fn new(url: &Arc<Url>, session: Session) -> Self {
         Self {
             url: Arc::clone(url),
-            key,
-            armed: true,
+            session: Some(session),
         }
     }
 
-    pub(super) fn disarm(&mut self) {
-        self.armed = false;
+    pub(super) fn get(&mut self) -> Result<&mut Session, Error> {
+        let url = &self.url;
+        self.session
+            .as_mut()
+            .ok_or_else(|| url.scrub().unreachable("the session is over"))
+    }
+
+    /// The session, whose answers have all ended.
+    pub(super) fn release(mut self) -> Option<Session> {
+        self.session.take()
     }
 }
 
-impl Drop for Canceller {
+impl Drop for Held {
     fn drop(&mut self) {
-        if !self.armed {
+        // The caller is gone, so somebody else has to ask.
+        if let Some(session) = self.session.take().filter(|session| session.owed > 0) {
+            let url = Arc::clone(&self.url);
+            stopping::spawn(async move {
+                let _ = tokio::time::timeout(STOPPING, stop(&url, session)).await;
+            });
+        }
+    }
+}
+
+/// Asks until the answers end: a server overhears a request that comes between two messages of one statement.
+async fn stop(url: &Url, mut session: Session) {
+    loop {
+        ask_to_stop(url, session.key).await;
+        if tokio::time::timeout(AGAIN, session.settled()).await.is_ok() {
             return;
         }
-        // The caller is gone, so somebody else has to ask.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+    }
+}
+
+async fn ask_to_stop(url: &Url, key: (i32, i32)) {
+    let Ok(mut stream) = net::connect(url).await else {
+        return;
+    };
+    if url.tls != Tls::Off && matches!(url.place, Place::Tcp { .. }) {
+        let Ok(encrypted) = Session::ask_for_tls(url, stream).await else {
             return;
         };
-        let (url, key) = (Arc::clone(&self.url), self.key);
-        runtime.spawn(async move {
-            let Ok(mut stream) = net::connect(&url).await else {
-                return;
-            };
-            if url.tls != Tls::Off && matches!(url.place, Place::Tcp { .. }) {
-                let Ok(encrypted) = Session::ask_for_tls(&url, stream).await else {
-                    return;
-                };
-                stream = encrypted;
-            }
-            let mut ask = BytesMut::new();
-            frontend::cancel_request(key.0, key.1, &mut ask);
-            let _ = stream.write_all(&ask).await;
-            let _ = stream.shutdown().await;
-        });
+        stream = encrypted;
     }
+    let mut ask = BytesMut::new();
+    frontend::cancel_request(key.0, key.1, &mut ask);
+    let _ = stream.write_all(&ask).await;
+    let _ = stream.shutdown().await;
 }

@@ -185,6 +185,17 @@ mod heavy {
         )
         .await;
         assert!(dropped.is_err());
+        let patient = Limits {
+            time: Duration::from_secs(3600),
+            ..limits()
+        };
+        for millisecond in 0..40 {
+            let permit = may_read();
+            let reading = connection.read(&permit, slow, patient);
+            let dropped = tokio::time::timeout(Duration::from_millis(millisecond), reading).await;
+            assert!(dropped.is_err());
+        }
+        muster_db_gateway::stopped(Duration::from_secs(30)).await;
         let begun = Instant::now();
         let running = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'reader' AND COMMAND <> 'Sleep'";
         while server.client(running) != "0" {

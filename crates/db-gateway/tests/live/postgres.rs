@@ -285,6 +285,18 @@ mod heavy {
         )
         .await;
         assert!(dropped.is_err());
+        let patient = Limits {
+            time: Duration::from_secs(3600),
+            ..limits()
+        };
+        // However early that is: a server overhears a request to stop that comes between two messages.
+        for millisecond in 0..40 {
+            let permit = may_read();
+            let reading = connection.read(&permit, slow, patient);
+            let dropped = tokio::time::timeout(Duration::from_millis(millisecond), reading).await;
+            assert!(dropped.is_err());
+        }
+        muster_db_gateway::stopped(Duration::from_secs(30)).await;
         let running = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active'";
         let begun = Instant::now();
         while server.psql(running) != "0" {

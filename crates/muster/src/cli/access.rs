@@ -53,6 +53,9 @@ pub(crate) enum Policy {
         owner: OwnerArg,
         /// The policy's id, or its name
         policy: String,
+        /// Refuse unless this is the policy's revision now
+        #[arg(long, value_name = "N")]
+        revision: Option<i64>,
     },
     /// Grant an action on a scope; the same action and scope again replaces the effect
     #[command(
@@ -104,6 +107,9 @@ pub(crate) enum Policy {
         /// Put this task under the child in the same step
         #[arg(long, value_name = "TASK")]
         task: Option<String>,
+        /// Refuse unless this is the parent's revision now
+        #[arg(long, value_name = "N")]
+        revision: Option<i64>,
     },
     /// Put a task under a policy; it holds for the next call of the task's agents
     #[command(after_help = "Example: muster policy attach careful --task 7")]
@@ -115,6 +121,9 @@ pub(crate) enum Policy {
         /// The task
         #[arg(long, value_name = "TASK")]
         task: String,
+        /// Refuse unless this is the policy's revision now
+        #[arg(long, value_name = "N")]
+        revision: Option<i64>,
     },
     /// The presets there are
     #[command(after_help = "Example: muster policy presets")]

@@ -283,7 +283,7 @@ pub(crate) enum Integration {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Db {
-    /// Add a database connection; prints its id
+    /// Add a database connection, after a look at its account; prints its id
     #[command(
         after_help = "Example: muster db add staging --project engine --url-stdin < url.txt\nExample: muster db add local --project engine --url sqlite:///srv/engine.db"
     )]
@@ -301,6 +301,53 @@ pub(crate) enum Db {
         owner: OwnerArg,
         /// Its id, or its name
         connection: String,
+    },
+    /// Reach a database with each account that the connection has; nothing of the data is read
+    #[command(after_help = "Example: muster db test staging")]
+    Test {
+        #[command(flatten)]
+        owner: OwnerArg,
+        /// Its id, or its name
+        connection: String,
+    },
+    /// Try on the live connection what muster promises about reads; exit code 1 when something does not hold
+    #[command(after_help = "Example: muster db check staging --json")]
+    Check {
+        #[command(flatten)]
+        owner: OwnerArg,
+        /// Its id, or its name
+        connection: String,
+    },
+    /// Say what a statement would need: read, write or refuse. No database and no data folder is needed
+    #[command(
+        after_help = "Example: muster db classify postgres 'SELECT 1'\nExample: muster db classify redis --from statements.jsonl"
+    )]
+    Classify {
+        /// postgres, mysql, mariadb, sqlite, redis or mongodb
+        engine: String,
+        /// SQL, a command line of Redis, or a command of MongoDB as JSON
+        #[arg(
+            required_unless_present = "from",
+            conflicts_with = "from",
+            allow_hyphen_values = true
+        )]
+        statement: Option<String>,
+        /// Statements from a file, or from standard input for '-': a JSON string a line, answered by a line each
+        #[arg(long, value_name = "FILE")]
+        from: Option<String>,
+    },
+    /// Read a database through the same gateway as your agents do; \? there lists what it takes
+    #[command(
+        after_help = "Example: muster db shell staging\nExample: echo 'SELECT count(*) FROM orders' | muster db shell staging --json\nReads only, unless --write or \\write on says otherwise. Every statement is in the audit log."
+    )]
+    Shell {
+        #[command(flatten)]
+        owner: OwnerArg,
+        /// Its id, or its name
+        connection: String,
+        /// Let statements that write through, on the account that writes
+        #[arg(long)]
+        write: bool,
     },
     /// Give a database connection another name; grants on it stay
     #[command(after_help = "Example: muster db rename staging rehearsal")]
@@ -343,7 +390,7 @@ pub(crate) struct DbAdd {
     /// Read that address from one line of standard input, the second one with --url-stdin
     #[arg(long)]
     pub(crate) write_url_stdin: bool,
-    /// Take an account that may do more than read, and mark the connection as wide
+    /// Take an account that may do more than read, or that cannot be looked at now, and mark the connection as wide
     #[arg(long)]
     pub(crate) accept_wide_account: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use muster_app::{accounts, chief, plugins};
+use muster_app::{accounts, audit, chief, plugins, settings};
 use serde_json::{Value, json};
 
 use super::chief::missing;
@@ -218,6 +218,39 @@ async fn owners(app: &muster_app::App) -> Result<Vec<Finding>, Failure> {
             what: "owner",
             detail,
         });
+        findings.extend(unreadable(app, owner.id, &owner.name).await);
+        let chain = audit::verify(&app.db, owner.id).await?;
+        if !chain.ok {
+            let from = chain.first_bad.map_or_else(
+                || "its end is missing".to_owned(),
+                |id| format!("row {id} does not follow the one before it"),
+            );
+            findings.push(Finding {
+                ok: false,
+                what: "audit log",
+                detail: format!(
+                    "{}: somebody changed it past muster; {from}. muster audit verify goes along it, a backup holds what it was",
+                    owner.name
+                ),
+            });
+        }
     }
     Ok(findings)
+}
+
+/// Settings whose stored value is none that they take, with what counts meanwhile.
+async fn unreadable(app: &muster_app::App, owner: muster_core::ids::OwnerId, name: &str) -> Vec<Finding> {
+    let all = settings::list(app, owner).await;
+    let broken = all.into_iter().filter(|setting| setting.value.is_null());
+    broken
+        .map(|setting| Finding {
+            ok: false,
+            what: "setting",
+            detail: format!(
+                "{name}: what is stored for {key} is no value that it takes, so calls are refused or its default counts; muster setting set {key} {default} puts it right",
+                key = setting.key,
+                default = setting.default
+            ),
+        })
+        .collect()
 }

@@ -63,6 +63,11 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
             };
             return chat::run(args, cli.json);
         }
+        Command::Db(crate::cli::Db::Classify {
+            engine,
+            statement,
+            from,
+        }) => return db::classify(engine, statement.as_deref(), from.as_deref(), cli.json),
         // Its text is for a person; a script could not wait for its end.
         Command::Demo(_) if cli.json => {
             return Err(Failure::usage(

@@ -51,10 +51,16 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             let shown = policies::show(app, owner, chosen).await.map_err(refused)?;
             if json { document(&shown) } else { in_full(&shown) }
         }
-        P::Delete { owner: whose, policy } => {
+        P::Delete {
+            owner: whose,
+            policy,
+            revision,
+        } => {
             let owner = owner(app, &whose).await?;
             let id = own(app, owner, &policy).await?;
-            policies::delete(app, owner, id).await.map_err(refused)?;
+            policies::delete(app, owner, id, revision)
+                .await
+                .map_err(refused)?;
             said(json, || json!({"id": id.to_string(), "deleted": true}))
         }
         P::Grant {
@@ -91,11 +97,12 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             policy,
             name,
             task,
+            revision,
         } => {
             let owner = owner(app, &whose).await?;
             let task = task.map(|word| task_id(&word)).transpose()?;
             let id = own(app, owner, &policy).await?;
-            let forked = policies::fork(app, owner, id, &name, task)
+            let forked = policies::fork(app, owner, id, revision, &name, task)
                 .await
                 .map_err(refused)?;
             made(app, owner, forked.id, json).await
@@ -104,11 +111,12 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             owner: whose,
             policy,
             task,
+            revision,
         } => {
             let owner = owner(app, &whose).await?;
             let task = task_id(&task)?;
             let chosen = policies::find(app, owner, &policy).await.map_err(refused)?;
-            policies::attach(app, owner, chosen.clone(), task)
+            policies::attach(app, owner, chosen.clone(), revision, task)
                 .await
                 .map_err(refused)?;
             let shown = policies::show(app, owner, chosen).await.map_err(refused)?;

@@ -55,6 +55,8 @@ pub(crate) async fn run(mut config: Config, args: cli::Serve, json: bool) -> Res
         output::told(&format!("listening on {url}"));
     }
     ready.serve(stop).await;
+    // A statement that a call left behind is stopped on its server, too.
+    muster_db_gateway::stopped(Duration::from_secs(5)).await;
     Ok(())
 }
 

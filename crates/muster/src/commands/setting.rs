@@ -19,7 +19,7 @@ async fn on(app: &muster_app::App, command: cli::Setting, json: bool) -> Result<
     match command {
         cli::Setting::List { owner: whose } => {
             let owner = owner(app, &whose).await?;
-            let all = settings::list(app, owner).await?;
+            let all = settings::list(app, owner).await;
             if json {
                 return output::document(&Value::Array(all.iter().map(document).collect()));
             }
@@ -39,7 +39,7 @@ async fn on(app: &muster_app::App, command: cli::Setting, json: bool) -> Result<
         cli::Setting::Get { owner: whose, key } => {
             let key = Key::find(&key).map_err(refused)?;
             let owner = owner(app, &whose).await?;
-            let one = settings::get(app, owner, key).await?;
+            let one = settings::get(app, owner, key).await;
             if json {
                 output::document(&document(&one))
             } else {

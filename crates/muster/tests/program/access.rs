@@ -419,3 +419,44 @@ fn the_log_is_filtered_and_verified_and_says_who_stays_to_watch() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     assert_eq!(watching.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure_to_speak_of() {
+    let desk = Desk::new();
+    let mut child = desk
+        .place
+        .command(&["policy", "explain", "--policy", "careful", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    child.wait().unwrap();
+    assert_eq!(said, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_names_a_broken_setting_and_a_log_that_somebody_changed() {
+    let desk = Desk::new();
+    desk.ok(&["setting", "set", "asks.expiry_seconds", "60"]);
+    assert_eq!(desk.json(&["doctor"])["ok"], true);
+    let look = desk.place.look().await;
+    look.damage("UPDATE settings SET value = 'soon'").await;
+    let said = desk.place.run(&["doctor"]);
+    assert!(
+        said.code() == 1 && said.out.contains("muster setting set asks.expiry_seconds 300"),
+        "{said:?}"
+    );
+    desk.ok(&["setting", "set", "asks.expiry_seconds", "60"]);
+    look.damage("DROP TRIGGER audit_append_only_update").await;
+    look.damage("UPDATE audit SET data = '{}' WHERE event = 'setting.set'")
+        .await;
+    look.close().await;
+    let said = desk.place.run(&["doctor"]);
+    assert!(
+        said.code() == 1 && said.out.contains("audit log") && said.out.contains("does not follow"),
+        "{said:?}"
+    );
+}

@@ -7,6 +7,8 @@ mod claude;
 mod cli;
 mod config;
 mod crash;
+mod databases;
+mod databases_away;
 mod demo;
 mod exec;
 mod hostile;

@@ -66,15 +66,15 @@ impl World {
 }
 
 /// An agent's session on standard streams.
-struct Wire {
-    child: Child,
-    input: Option<ChildStdin>,
+pub(crate) struct Wire {
+    pub(crate) child: Child,
+    pub(crate) input: Option<ChildStdin>,
     lines: Receiver<Value>,
     last: i64,
 }
 
 impl Wire {
-    fn new(place: &Place, token: &str, url: Option<&str>) -> Self {
+    pub(crate) fn new(place: &Place, token: &str, url: Option<&str>) -> Self {
         let mut command = place.command(&["mcp"]);
         command.env("MUSTER_AGENT_TOKEN", token);
         command.envs(url.map(|url| ("MUSTER_URL", url)));
@@ -111,11 +111,11 @@ impl Wire {
         writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    fn notify(&mut self, method: &str, params: Value) {
+    pub(crate) fn notify(&mut self, method: &str, params: Value) {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    fn begin(&mut self, method: &str, params: Value) -> i64 {
+    pub(crate) fn begin(&mut self, method: &str, params: Value) -> i64 {
         self.last += 1;
         let id = self.last;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
@@ -123,7 +123,7 @@ impl Wire {
     }
 
     /// The next message that answers `id`; what else comes is let go.
-    fn answer(&self, id: i64) -> Value {
+    pub(crate) fn answer(&self, id: i64) -> Value {
         let end = Instant::now() + Duration::from_secs(30);
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -135,13 +135,13 @@ impl Wire {
         }
     }
 
-    fn call(&mut self, params: Value) -> Value {
+    pub(crate) fn call(&mut self, params: Value) -> Value {
         let id = self.begin("tools/call", params);
         self.answer(id)["result"].clone()
     }
 
     /// Closes standard input and waits for the end.
-    fn leave(mut self) -> std::process::ExitStatus {
+    pub(crate) fn leave(mut self) -> std::process::ExitStatus {
         drop(self.input.take());
         self.child.wait().unwrap()
     }

@@ -28,6 +28,9 @@ const RESTART: (Duration, Duration) = (Duration::from_secs(10), Duration::from_m
 /// How long calls have for their end after their client left.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
+/// How long databases have to hear that a statement is not waited for any more.
+const STOPPING: Duration = Duration::from_secs(5);
+
 /// Opens the app on the database, or says why not.
 pub type Open = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<App, String>> + Send>> + Send + Sync>;
 
@@ -153,6 +156,7 @@ impl Session {
         if tokio::time::timeout(LAST_WORDS, self.calls.wait()).await.is_err() {
             tracing::warn!("some calls did not end in time and were left");
         }
+        muster_db_gateway::stopped(STOPPING).await;
         if let Some(app) = self.app.get() {
             app.tasks.stop().await;
         }

@@ -186,7 +186,7 @@ pub(super) async fn open(
     let facts = async || -> Result<_, Fault> {
         Ok((
             access::list(&web.app, caller.owner, AskState::Parked).await?,
-            settings::get(&web.app, caller.owner, settings::EXPIRY_SECONDS).await?,
+            settings::get(&web.app, caller.owner, settings::EXPIRY_SECONDS).await,
         ))
     };
     let (asks, expiry) = facts().await.map_err(|fault| refuse::fault(&fault))?;

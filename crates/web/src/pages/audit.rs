@@ -20,6 +20,8 @@ use super::refuse;
 use super::view::{self, Here, PAGE, Shell, When, counted, one_line, query_value};
 use crate::Web;
 
+/// Most characters of one fact in a row.
+const FACT: usize = 1_000;
 /// Longest text that is looked for, in bytes.
 const LIMIT: usize = 200;
 
@@ -61,6 +63,8 @@ struct CallView {
     policy: String,
     ask: Option<String>,
     decider: Option<String>,
+    /// What a database was to run, or its beginning.
+    statement: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -144,6 +148,7 @@ impl CallView {
             policy,
             ask: text(&entry.data, "/ask_id"),
             decider: text(&entry.data, "/decided_by"),
+            statement: text(&entry.data, "/statement").map(shortened),
         }
     }
 }
@@ -154,9 +159,17 @@ fn text(data: &Value, place: &str) -> Option<String> {
 }
 
 fn fact(value: &Value) -> String {
-    match value {
+    shortened(match value {
         Value::String(text) => one_line(text),
         other => one_line(&other.to_string()),
+    })
+}
+
+/// The beginning of a long text, for a row; the export has all of it.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(FACT) {
+        None => text,
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }
 }
 
@@ -369,6 +382,7 @@ impl AuditPage {
             policy: hostile(),
             ask: Some(hostile()),
             decider: Some(hostile()),
+            statement: Some(hostile()),
         };
         let page = |rows, older, verified| Self {
             shell: shell(Here::Audit),

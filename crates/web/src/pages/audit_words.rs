@@ -1,15 +1,17 @@
 //! The words by which the audit page suggests a filter: events and outcomes. Never the only ones that can be looked for.
 
 /// The events that the filter suggests; any other may be typed.
-pub(super) const EVENTS: [&str; 64] = [
+pub(super) const EVENTS: [&str; 66] = [
     "ask.approve",
     "ask.refuse",
     "call",
     "chief.removed",
     "chief.set",
     "db.add",
+    "db.check",
     "db.remove",
     "db.rename",
+    "db.shell",
     "host.add",
     "host.remove",
     "host.rename",
@@ -68,7 +70,7 @@ pub(super) const EVENTS: [&str; 64] = [
     "token.revoked",
 ];
 /// What can become of a call.
-pub(super) const OUTCOMES: [&str; 12] = [
+pub(super) const OUTCOMES: [&str; 13] = [
     "allowed",
     "allowed_by_person",
     "allowed_by_recent_approval",
@@ -78,6 +80,7 @@ pub(super) const OUTCOMES: [&str; 12] = [
     "refused_denied",
     "refused_error",
     "refused_expired",
+    "refused_gate",
     "refused_not_granted",
     "refused_queue_saturated",
     "withdrawn",

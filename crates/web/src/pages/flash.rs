@@ -19,6 +19,7 @@ pub(super) enum Place {
     Asks,
     Connectors,
     Packages,
+    Databases,
     Policies,
     Projects,
     Settings,

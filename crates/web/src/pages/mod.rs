@@ -8,6 +8,7 @@ mod caller;
 mod card;
 mod chief;
 mod confirm;
+mod databases;
 mod decoy;
 mod drafts;
 mod events;
@@ -83,6 +84,9 @@ fn person(web: &Web) -> Table {
         .get("/projects", projects::show)
         .post("/projects", projects::add)
         .post("/projects/{id}", projects::act)
+        .get("/databases", databases::list)
+        .get("/databases/{id}", databases::show)
+        .post("/databases/{id}", databases::act)
         .get("/policies", policies::list)
         .post("/policies", policies::create)
         .get("/policies/{id}", policies::show)

@@ -103,9 +103,13 @@ impl Form {
         Ok(Edit {
             policy,
             layer: self.layer()?,
-            // A form of ours always says one; whatever says none was meant for no revision there is.
-            revision: Some(self.revision.parse().unwrap_or(0)),
+            revision: Some(self.revision()),
         })
+    }
+
+    /// A form of ours always says one; whatever says none was meant for no revision there is.
+    fn revision(&self) -> i64 {
+        self.revision.parse().unwrap_or(0)
     }
 
     /// The edit as one that is only considered; nothing for what changes no layer.
@@ -328,13 +332,13 @@ async fn act(
             "The preset is in the place of the layer. Edit it row by row."
         }
         "fork" => {
-            let forked = policies::fork(app, owner, policy, form.name.trim(), None).await?;
+            let forked = policies::fork(app, owner, policy, None, form.name.trim(), None).await?;
             let words =
                 "The fork is made. Its upper two layers are read from its root, whenever it is resolved.";
             return Ok(Some((format!("/policies/{}", forked.id), words)));
         }
         "delete" => {
-            policies::delete(app, owner, policy).await?;
+            policies::delete(app, owner, policy, Some(form.revision())).await?;
             return Ok(Some(("/policies".to_owned(), "The policy is deleted.")));
         }
         _ => return Ok(None),

@@ -9,6 +9,7 @@ use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use muster_app::access::AskError;
 use muster_app::accounts::{AccountError, PasskeyError, SignInError, TokenError};
+use muster_app::databases::DatabaseError;
 use muster_app::drafts::DecideRefusal;
 use muster_app::messages::RetryRefusal;
 use muster_app::plugins::PluginError;
@@ -62,6 +63,10 @@ pub(super) const TO_POLICIES: Back = Back {
 pub(super) const TO_PROJECTS: Back = Back {
     path: Cow::Borrowed("/projects"),
     words: "Back to the projects",
+};
+pub(super) const TO_DATABASES: Back = Back {
+    path: Cow::Borrowed("/databases"),
+    words: "Back to the databases",
 };
 pub(super) const TO_TASKS: Back = Back {
     path: Cow::Borrowed("/tasks"),
@@ -254,6 +259,19 @@ pub(super) fn ask(error: &AskError) -> Response {
         AskError::AlreadyDecided(_) => StatusCode::CONFLICT,
     };
     page(status, "Not done", &error.to_string(), TO_ASKS)
+}
+
+/// A refused look at a database connection.
+pub(super) fn database(error: &DatabaseError) -> Response {
+    match error {
+        DatabaseError::Fault(broken) => fault(broken),
+        other => page(
+            super::databases::status(other),
+            "Not done",
+            &other.to_string(),
+            TO_DATABASES,
+        ),
+    }
 }
 
 /// A refused act on a policy.

@@ -70,6 +70,8 @@ struct TokenView {
     id: i64,
     label: String,
     host: Option<String>,
+    /// The task's id and title.
+    task: Option<(i64, String)>,
     created: When,
     used: Option<When>,
     revoked: Option<When>,
@@ -81,6 +83,7 @@ impl TokenView {
             id: token.id.get(),
             label: one_line(&token.label),
             host: token.host.as_deref().map(one_line),
+            task: token.task.map(|task| (task.id.get(), one_line(&task.title))),
             created: When::new(token.created_at, now),
             used: When::maybe(token.last_used_at, now),
             revoked: When::maybe(token.revoked_at, now),
@@ -194,7 +197,7 @@ async fn compose(
         Ok((
             accounts::passkeys(&web.app, caller.owner).await?,
             accounts::tokens(&web.app, caller.owner).await?,
-            settings::list(&web.app, caller.owner).await?,
+            settings::list(&web.app, caller.owner).await,
         ))
     };
     let (passkeys, tokens, values) = facts().await.map_err(|fault| refuse::fault(&fault))?;
@@ -408,6 +411,7 @@ impl SettingsPage {
             id,
             label: hostile(),
             host: Some(hostile()),
+            task: Some((7, hostile())),
             created: when(),
             used: Some(when()),
             revoked,

@@ -332,7 +332,7 @@ async fn done(web: &Web, caller: &BrowserCaller, task: TaskId, form: &Act) -> Re
                 form.policy.as_str()
             };
             let chosen = policies::find(app, owner, word).await.map_err(Refused::Policy)?;
-            policies::attach(app, owner, chosen, task)
+            policies::attach(app, owner, chosen, None, task)
                 .await
                 .map_err(Refused::Policy)?;
             Ok("The task is under this policy from the next call on.")

@@ -5,8 +5,8 @@ use muster_core::clock::Time;
 
 use super::view::{Here, Shell, Signed, When};
 use super::{
-    asks, audit, chief, confirm, drafts, overview, packages, permissions, plugins, policies, projects,
-    refuse, settings, setup, sign_in, tasks,
+    asks, audit, chief, confirm, databases, drafts, overview, packages, permissions, plugins, policies,
+    projects, refuse, settings, setup, sign_in, tasks,
 };
 
 /// What somebody outside would write to get out of its place.
@@ -215,6 +215,8 @@ fn no_text_from_outside_becomes_markup_on_any_page() {
     check("task", tasks::TaskPage::samples());
     check("permissions", permissions::PermissionsPage::samples());
     check("projects", projects::ProjectsPage::samples());
+    check("databases", databases::DatabasesPage::samples());
+    check("database", databases::DatabasePage::samples());
     check("settings", settings::SettingsPage::samples());
     check("refusal", refuse::Refusal::samples());
 }
@@ -235,6 +237,8 @@ fn every_template_is_checked() {
         "chief",
         "confirm",
         "conversation",
+        "database",
+        "databases",
         "drafts",
         "notices",
         "overview",

@@ -25,6 +25,7 @@ pub(super) enum Here {
     Drafts,
     Tasks,
     Projects,
+    Databases,
     Policies,
     Connectors,
     Packages,
@@ -80,6 +81,7 @@ impl Signed {
             ),
             entry("/tasks", "Tasks", Here::Tasks, 0),
             entry("/projects", "Projects", Here::Projects, 0),
+            entry("/databases", "Databases", Here::Databases, 0),
             entry("/policies", "Policies", Here::Policies, 0),
         ];
         if self.plugins {

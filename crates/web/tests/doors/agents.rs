@@ -792,16 +792,23 @@ fn a_running_agent_meets_every_edit_of_what_governs_it_at_its_next_call() {
         done(&list().await);
 
         // A fork of a fork; its upper layers are the root's, read at each call.
-        policies::fork(&doors.app, doors.ada(), policy, "child", None)
+        policies::fork(&doors.app, doors.ada(), policy, None, "child", None)
             .await
             .unwrap();
         let policies::Chosen::Own(child) = policies::find(&doors.app, doors.ada(), "child").await.unwrap()
         else {
             panic!()
         };
-        policies::fork(&doors.app, doors.ada(), child.id, "grandchild", Some(agent.task))
-            .await
-            .unwrap();
+        policies::fork(
+            &doors.app,
+            doors.ada(),
+            child.id,
+            None,
+            "grandchild",
+            Some(agent.task),
+        )
+        .await
+        .unwrap();
         done(&list().await);
         doors
             .revoke(policy, LayerName::Global, "projects_read", &scope)

@@ -5,7 +5,7 @@ use muster_policy::LayerName;
 use serde_json::{Value, json};
 
 use super::agent_kit::{Agent, code, done, refused};
-use super::kit::{Doors, doors};
+use super::kit::{Ask, Doors, doors};
 
 const TABLE: &str = "CREATE TABLE cats (id INTEGER PRIMARY KEY, name TEXT NOT NULL, weight REAL); INSERT INTO cats VALUES (1, 'Tom', 4.5), (2, 'Mia', NULL);";
 
@@ -394,5 +394,176 @@ fn what_the_engine_says_comes_back_with_its_code_and_limits_are_the_owners() {
                 .await;
             assert_eq!(code(&bad), "invalid_argument");
         }
+    });
+}
+
+#[test]
+fn every_statement_of_an_agents_is_in_the_log_as_it_was_sent() {
+    doors(|doors| async move {
+        let project = doors.project("one", None).await;
+        let staging = doors
+            .connection(project, "staging", &file(&doors, "one.db").await)
+            .await;
+        let (agent, _) = doors
+            .agent_with(
+                project,
+                "writer",
+                &[("db_read", "any", "allow"), ("db_write", "any", "allow")],
+            )
+            .await;
+        let send = async |tool: &str, statement: &str| {
+            let arguments =
+                json!({"connection_id": staging.to_string(), "statement": statement, "write": true});
+            let arguments = match tool {
+                "muster_db_execute" => arguments,
+                _ => json!({"connection_id": staging.to_string(), "statement": statement}),
+            };
+            doors.tool(&agent, tool, arguments).await;
+            doors.last_call().await
+        };
+        let evil = "SELECT '\u{1b}[2J\u{202e}</pre><script>' AS x";
+        let long = format!("SELECT '{}'", "\u{e9}".repeat(50_000));
+        for (tool, statement, outcome) in [
+            ("muster_db_query", "SELECT name FROM cats", "allowed"),
+            ("muster_db_query", "DELETE FROM cats", "refused_gate"),
+            (
+                "muster_db_execute",
+                "UPDATE cats SET name = 'secret-ish'",
+                "allowed",
+            ),
+            ("muster_db_explain", "SELECT * FROM cats", "allowed"),
+            ("muster_db_query", evil, "allowed"),
+        ] {
+            let row = send(tool, statement).await;
+            assert_eq!(
+                (
+                    row.outcome.as_deref(),
+                    &row.data["statement"],
+                    row.data.get("statement_cut")
+                ),
+                (Some(outcome), &json!(statement), None),
+                "{tool}"
+            );
+        }
+        let row = send("muster_db_query", &long).await;
+        let held = row.data["statement"].as_str().unwrap();
+        assert!(held.len() <= 65_536 && held.len() > 65_530 && long.starts_with(held));
+        assert_eq!(
+            row.data["statement_cut"],
+            json!({"bytes": long.len(), "sha256": muster_core::secret::sha256_hex(long.as_bytes())})
+        );
+        // A call without one says nothing of one.
+        doors
+            .tool(
+                &agent,
+                "muster_db_schemas",
+                json!({"connection_id": staging.to_string()}),
+            )
+            .await;
+        assert!(doors.last_call().await.data.get("statement").is_none());
+        assert!(
+            muster_app::audit::verify(&doors.app.db, doors.ada())
+                .await
+                .unwrap()
+                .ok
+        );
+
+        let cookie = doors.sign_in("ada").await;
+        let page = doors.page(&cookie, &format!("/databases/{staging}")).await;
+        let log = doors.page(&cookie, "/audit").await;
+        for html in [&page, &log] {
+            assert!(
+                html.contains("secret-ish") && html.contains("DELETE FROM cats"),
+                "{html}"
+            );
+            assert!(
+                !html.contains('\u{1b}') && !html.contains('\u{202e}') && !html.contains("<script>' AS"),
+                "{html}"
+            );
+        }
+        assert!(
+            page.len() < 40_000 && log.len() < 60_000,
+            "{} {}",
+            page.len(),
+            log.len()
+        );
+    });
+}
+
+#[test]
+fn a_connections_page_says_what_holds_who_may_reach_it_and_what_was_run() {
+    doors(|doors| async move {
+        let project = doors.project("one", None).await;
+        let staging = doors
+            .connection(project, "staging", &file(&doors, "one.db").await)
+            .await;
+        let gone = doors
+            .connection(project, "gone", "postgres://reader:hunter2@127.0.0.1:1/app")
+            .await;
+        let scope = format!("db_connection:{staging}");
+        let (agent, policy) = doors
+            .agent_with(project, "reader", &[("db_read", &scope, "ask")])
+            .await;
+        doors
+            .agent_with(project, "blind", &[("db_write", "any", "allow")])
+            .await;
+        let cookie = doors.sign_in("ada").await;
+        let list = doors.page(&cookie, "/databases").await;
+        for id in [staging, gone] {
+            assert!(list.contains(&format!("href=\"/databases/{id}\"")), "{list}");
+        }
+        let address = format!("/databases/{staging}");
+        let page = doors.page(&cookie, &address).await;
+        assert!(
+            page.contains("Not tried yet") && page.contains("None among the newest"),
+            "{page}"
+        );
+        assert!(page.contains(&format!("href=\"/policies/{policy}\"")), "{page}");
+        assert!(
+            !page.contains("blind"),
+            "a policy that leaves nothing is named: {page}"
+        );
+
+        let tried = doors
+            .send(Ask::form(&address, &[("act", "check")]).cookie(&cookie))
+            .await;
+        assert_eq!((tried.status, tried.location()), (303, address.as_str()));
+        let page = doors.page(&cookie, &address).await;
+        assert!(
+            page.contains("Everything that was tried holds") && page.contains("no_other_file"),
+            "{page}"
+        );
+        let away = format!("/databases/{gone}");
+        doors
+            .send(Ask::form(&away, &[("act", "check")]).cookie(&cookie))
+            .await;
+        let page = doors.page(&cookie, &away).await;
+        assert!(
+            page.contains("does not hold") && !page.contains("hunter2"),
+            "{page}"
+        );
+        assert!(page.contains("Nobody: no policy grants"), "{page}");
+        let odd = doors
+            .send(Ask::form(&address, &[("act", "drop")]).cookie(&cookie))
+            .await;
+        assert_eq!(odd.status, 400);
+
+        // Nobody is there to be asked, so it runs; then the task becomes one that nothing restricts.
+        let query = json!({"connection_id": staging.to_string(), "statement": "SELECT 41 + 1"});
+        done(&doors.tool(&agent, "muster_db_query", query).await);
+        let task = doors
+            .task_of(project, "Old hand", muster_app::tasks::PolicyChoice::Unscoped)
+            .await;
+        let page = doors.page(&cookie, &address).await;
+        assert!(
+            page.contains("SELECT 41 + 1") && page.contains("auto_allowed_app_closed"),
+            "{page}"
+        );
+        assert!(
+            page.contains("LEGACY-UNSCOPED") && page.contains(&format!("href=\"/tasks/{task}\"")),
+            "{page}"
+        );
+        assert!(doors.page(&cookie, &away).await.contains("Old hand"));
+        assert!(!doors.page(&cookie, &away).await.contains("SELECT 41"));
     });
 }

@@ -273,6 +273,24 @@ const PERSON: &[Plan] = &[
     },
     Plan {
         method: "GET",
+        path: "/databases",
+        ask: |_| Ask::get("/databases"),
+        good: ok,
+    },
+    Plan {
+        method: "GET",
+        path: "/databases/{id}",
+        ask: |_| Ask::get("/databases/999999"),
+        good: missing,
+    },
+    Plan {
+        method: "POST",
+        path: "/databases/{id}",
+        ask: |_| Ask::form("/databases/999999", &[("act", "check")]),
+        good: missing,
+    },
+    Plan {
+        method: "GET",
         path: "/policies",
         ask: |_| Ask::get("/policies"),
         good: ok,

@@ -94,6 +94,7 @@ impl Hers {
             }
             "/tasks/{id}" | "/tasks/{id}/permissions" => vec![self.fleet.as_ref().unwrap().0.task.get()],
             "/projects/{id}" => vec![self.fleet.as_ref().unwrap().0.project.get()],
+            "/databases/{id}" => vec![self.fleet.as_ref().unwrap().0.staging.get()],
             "/policies/{id}" => vec![self.fleet.as_ref().unwrap().0.policy.get()],
             other => panic!("{other} names a row, and this test does not say of what kind"),
         }
@@ -127,6 +128,7 @@ impl Bob {
             (Door::Person, _) => {
                 let act = match path.split('/').nth(1) {
                     Some("policies") => "delete",
+                    Some("databases") => "check",
                     Some("projects") => "remove",
                     _ => "close",
                 };

@@ -349,7 +349,18 @@ fn the_page_lists_what_depends_on_a_policy_and_a_deletion_in_use_is_refused_with
         ] {
             assert!(depends.contains(words), "{words}: {depends}");
         }
-        let refused = act(&doors, &cookie, &fleet, &[("act", "delete")]).await;
+        let seen = |page: &str| -> String {
+            let rest = page.split("name=\"revision\" value=\"").nth(1).unwrap();
+            rest.split('"').next().unwrap().to_owned()
+        };
+        let (of_child, of_fleet) = (seen(&child), seen(&page(&doors, &cookie, &fleet).await));
+        let refused = act(
+            &doors,
+            &cookie,
+            &fleet,
+            &[("act", "delete"), ("revision", &of_fleet)],
+        )
+        .await;
         assert_eq!(refused.status, 409);
         assert!(
             refused.text().contains("The policy is still in use by task")
@@ -359,9 +370,18 @@ fn the_page_lists_what_depends_on_a_policy_and_a_deletion_in_use_is_refused_with
             "{}",
             refused.text()
         );
-        let gone = doors
-            .send(Ask::form(forked.location(), &[("act", "delete")]).cookie(&cookie))
-            .await;
+        // A page that shows another revision than there is deletes nothing.
+        let delete = |revision: &str| {
+            let fields = [("act", "delete"), ("revision", revision)];
+            doors.send(Ask::form(forked.location(), &fields).cookie(&cookie))
+        };
+        let stale = delete("99").await;
+        assert!(
+            stale.status == 409 && stale.text().contains("at revision"),
+            "{}",
+            stale.text()
+        );
+        let gone = delete(&of_child).await;
         assert_eq!((gone.status, gone.location()), (303, "/policies"));
         assert_eq!(
             doors

@@ -22,6 +22,9 @@ const WAITED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// How long calls go on after their client has closed its end.
 const LEFT: Duration = Duration::from_secs(2);
 
+/// The same for a statement that a database runs. A session on standard streams ends only after that.
+const LEFT_RUNNING: Duration = Duration::from_secs(5);
+
 /// What ends a call before it is decided, and whom to tell that it waits.
 pub(crate) struct Client {
     given_up: CancellationToken,
@@ -68,6 +71,18 @@ impl Client {
         tokio::time::sleep(LEFT).await;
     }
 
+    /// Ends when nobody waits for a database's answer any more: at once for a call that was given up, and later than for a decision for one whose
+    /// client only closed its end, since that may be a script that reads the answers to what it wrote.
+    async fn hangs_up(&self) {
+        tokio::select! {
+            () = self.given_up.cancelled() => {}
+            () = async {
+                self.gone.cancelled().await;
+                tokio::time::sleep(LEFT_RUNNING).await;
+            } => {}
+        }
+    }
+
     /// Tells the client again and again that its call waits. It never ends.
     async fn tell(&self) -> std::convert::Infallible {
         let Some((peer, token)) = &self.progress else {
@@ -105,6 +120,21 @@ impl Calling<'_> {
         match self.client.waiting(deciding).await {
             None => Err(Failed::withdrawn()),
             Some(decided) => decided.map_err(Failed::from),
+        }
+    }
+
+    /// Waits for a database as long as somebody waits for the call. What is dropped then is stopped on the server, too.
+    pub(super) async fn running<T>(
+        &self,
+        something: impl Future<Output = Result<T, muster_db_gateway::Error>>,
+    ) -> Result<T, Failed> {
+        tokio::select! {
+            biased;
+            done = something => done.map_err(Failed::from),
+            () = self.client.hangs_up() => Err(Failed::new(
+                "withdrawn",
+                "Given up: the database was told to stop the statement. If it writes, it may be done or not; look before you call again.",
+            )),
         }
     }
 

@@ -6,16 +6,14 @@ use std::time::{Duration, Instant};
 
 use muster_app::access::{self, Call};
 use muster_app::databases::{self, DatabaseError};
-use muster_app::settings;
 use muster_core::ids::{ConnectionId, OwnerId};
-use muster_db_gateway::{
-    Answer as Answered, Class, Connection, Engine, Error, Limits, Url, Verdict, classify,
-};
+use muster_db_gateway::{Answer as Answered, Class, Connection, Engine, Error, Limits, Verdict, classify};
 use muster_policy::{Action, Needs, Pair, Permit, ScopeKind, Target};
 use serde_json::{Value, json};
 
 use super::answer::Failed;
 use super::call::Calling;
+use crate::databases::{self as stored, NotOpened};
 
 type Answer = Result<Value, Failed>;
 
@@ -73,6 +71,23 @@ impl From<DatabaseError> for Failed {
     }
 }
 
+impl From<NotOpened> for Failed {
+    fn from(error: NotOpened) -> Self {
+        match error {
+            NotOpened::Stored(error) => error.into(),
+            NotOpened::Address(error) => {
+                tracing::error!(error = %error, "the address of a database connection cannot be used");
+                Self::new(
+                    "engine_error",
+                    "The address of this database cannot be used, and nothing was done. Your owner can add the connection again.",
+                )
+                .with("engine_code", "address")
+            }
+            NotOpened::Together(error) => error.into(),
+        }
+    }
+}
+
 /// A call's way to its connection: the permit first.
 struct Open {
     connection: Arc<Connection>,
@@ -109,29 +124,11 @@ async fn open(call: &Calling<'_>, named: Named) -> Result<Open, Failed> {
         return Err(missing());
     }
     let (owner, id) = (call.caller.owner, id_of(&target)?);
-    let limits = settings::db_limits(call.app, owner).await?;
-    let limits = Limits {
-        rows: usize::try_from(limits.rows).unwrap_or(usize::MAX),
-        bytes: usize::try_from(limits.bytes).unwrap_or(usize::MAX),
-        time: limits.timeout,
-    };
+    let limits = stored::limits(call.app, owner).await?;
     let connection = if let Some(known) = call.databases.known(owner, id) {
         known
     } else {
-        let urls = databases::url(call.app, owner, id).await?;
-        let parsed = |url: &databases::DbUrl| {
-            Url::parse(url.secret().expose()).map_err(|error| {
-                tracing::error!(error = %error, "the address of a database connection cannot be used");
-                Failed::new(
-                    "engine_error",
-                    "The address of this database cannot be used, and nothing was done. Your owner can add the connection again.",
-                )
-                .with("engine_code", "address")
-            })
-        };
-        let write = urls.write.as_ref().map(parsed).transpose()?;
-        let made = Connection::new(target.resource().clone(), parsed(&urls.read)?, write)?;
-        let made = Arc::new(made);
+        let made = Arc::new(stored::open(call.app, owner, id).await?);
         call.databases.keep(owner, id, made.clone());
         made
     };
@@ -216,14 +213,18 @@ fn statement<'c>(call: &'c Calling<'_>) -> &'c str {
 
 pub(super) async fn schemas(call: &Calling<'_>) -> Answer {
     let open = open(call, named(call, false).await?).await?;
-    let found = open.connection.schemas(&open.permit, open.limits).await?;
+    let found = call
+        .running(open.connection.schemas(&open.permit, open.limits))
+        .await?;
     Ok(json!({"schemas": shown(&found)?}))
 }
 
 pub(super) async fn objects(call: &Calling<'_>) -> Answer {
     let open = open(call, named(call, false).await?).await?;
     let schema = call.arguments.text("schema");
-    let mut found = open.connection.objects(&open.permit, schema, open.limits).await?;
+    let mut found = call
+        .running(open.connection.objects(&open.permit, schema, open.limits))
+        .await?;
     if let Some(kind) = call.arguments.text("kind") {
         found.retain(|object| object.kind == kind);
     }
@@ -233,9 +234,8 @@ pub(super) async fn objects(call: &Calling<'_>) -> Answer {
 pub(super) async fn describe(call: &Calling<'_>) -> Answer {
     let open = open(call, named(call, false).await?).await?;
     let object = call.arguments.text("object").unwrap_or_default();
-    let found = open
-        .connection
-        .describe(&open.permit, object, open.limits)
+    let found = call
+        .running(open.connection.describe(&open.permit, object, open.limits))
         .await?;
     shown(&found)
 }
@@ -245,9 +245,11 @@ pub(super) async fn preview(call: &Calling<'_>) -> Answer {
     let open = open(call, named(call, false).await?).await?;
     let object = call.arguments.text("object").unwrap_or_default();
     let rows = wanted.unwrap_or(20);
-    let found: Answered = open
-        .connection
-        .preview(&open.permit, object, rows, false, open.limits)
+    let found: Answered = call
+        .running(
+            open.connection
+                .preview(&open.permit, object, rows, false, open.limits),
+        )
         .await?;
     shown(&found)
 }
@@ -255,9 +257,11 @@ pub(super) async fn preview(call: &Calling<'_>) -> Answer {
 pub(super) async fn explain(call: &Calling<'_>) -> Answer {
     // What is explained is not run, so a writing statement passes here; the library judges the explaining one.
     let open = open(call, named(call, false).await?).await?;
-    let plan = open
-        .connection
-        .explain(&open.permit, statement(call), open.limits)
+    let plan = call
+        .running(
+            open.connection
+                .explain(&open.permit, statement(call), open.limits),
+        )
         .await?;
     Ok(json!({ "plan": plan }))
 }
@@ -275,9 +279,8 @@ pub(super) async fn query(call: &Calling<'_>) -> Answer {
         rows: wanted.map_or(open.limits.rows, |wanted| wanted.min(open.limits.rows)),
         ..open.limits
     };
-    let found = open
-        .connection
-        .read(&open.permit, statement(call), limits)
+    let found = call
+        .running(open.connection.read(&open.permit, statement(call), limits))
         .await?;
     shown(&found)
 }
@@ -298,9 +301,11 @@ pub(super) async fn execute(call: &Calling<'_>) -> Answer {
     })
     .await?;
     let open = open(call, named).await?;
-    let found = open
-        .connection
-        .write(&open.permit, statement(call), write, open.limits)
+    let found = call
+        .running(
+            open.connection
+                .write(&open.permit, statement(call), write, open.limits),
+        )
         .await?;
     shown(&found)
 }

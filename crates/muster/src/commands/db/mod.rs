@@ -1,7 +1,12 @@
-//! `muster db`: the connections as they are stored. Never prints an address.
+//! `muster db`: the connections as they are stored, and the gateway for their owner. Never prints an address.
+
+mod classify;
+mod look;
+mod shell;
+mod table;
 
 use muster_app::App;
-use muster_app::databases::{self, Connection, DatabaseError, DbEngine, DbUrl, NewConnection};
+use muster_app::databases::{self, Connection, DatabaseError, DbUrl, NewConnection};
 use muster_core::Secret;
 use muster_core::ids::OwnerId;
 use serde_json::{Value, json};
@@ -10,6 +15,8 @@ use super::{integration, offline, owner, project, shown};
 use crate::cli;
 use crate::config::Config;
 use crate::output::{self, Failure};
+
+pub(super) use classify::classify;
 
 pub(super) async fn run(config: &Config, command: cli::Db, json: bool) -> Result<(), Failure> {
     let app = offline(config).await?;
@@ -52,6 +59,37 @@ async fn on(app: &App, command: cli::Db, json: bool) -> Result<(), Failure> {
                 ("accounts", accounts),
             ])
         }
+        cli::Db::Test {
+            owner: whose,
+            connection,
+        } => {
+            let owner = owner(app, &whose).await?;
+            let found = find(app, owner, &connection).await?;
+            look::test(app, owner, &found, json).await
+        }
+        cli::Db::Check {
+            owner: whose,
+            connection,
+        } => {
+            let owner = owner(app, &whose).await?;
+            let found = find(app, owner, &connection).await?;
+            look::check(app, owner, &found, json).await
+        }
+        // Answered before anything was opened.
+        cli::Db::Classify {
+            engine,
+            statement,
+            from,
+        } => classify(&engine, statement.as_deref(), from.as_deref(), json),
+        cli::Db::Shell {
+            owner: whose,
+            connection,
+            write,
+        } => {
+            let owner = owner(app, &whose).await?;
+            let found = find(app, owner, &connection).await?;
+            shell::run(app, owner, found, write, json).await
+        }
         cli::Db::Rename {
             owner: whose,
             connection,
@@ -91,13 +129,19 @@ async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {
     };
     let url = DbUrl::parse(url).map_err(refused)?;
     let write_url = write_url.map(DbUrl::parse).transpose().map_err(refused)?;
+    let gateway = look::gateway(&url, write_url.as_ref())?;
     let owner = owner(app, &args.owner).await?;
     let project = project::find(app, owner, &args.project).await?.id;
+    // Before a look at a server that may take its time.
+    match databases::find(app, owner, name.as_str()).await {
+        Err(DatabaseError::NotFound) => {}
+        Ok(_) => return Err(refused(DatabaseError::NameTaken)),
+        Err(error) => return Err(refused(error)),
+    }
     let new = NewConnection {
+        wide: look::account(&gateway, args.accept_wide_account).await?,
         name,
         project,
-        // A SQLite file has no accounts.
-        wide: args.accept_wide_account && url.engine() != DbEngine::Sqlite,
         url,
         write_url,
     };

@@ -1,0 +1,165 @@
+//! What a database's own server says of the accounts of a connection, and whether the guarantees hold on it. Never reads the data.
+
+use muster_app::App;
+use muster_app::databases::{self, Checked, Connection, DbUrl};
+use muster_core::ids::OwnerId;
+use muster_core::text::terminal;
+use muster_db_gateway::{Connection as Gateway, Engine, Error, Guarantee, Url};
+use muster_policy::{Resource, ScopeKind};
+use muster_web::databases::{NotOpened, open};
+use serde_json::json;
+
+use super::refused;
+use crate::output::{self, Failure};
+
+/// The gateway to a database that is not stored yet.
+pub(super) fn gateway(url: &DbUrl, write_url: Option<&DbUrl>) -> Result<Gateway, Failure> {
+    let parsed = |url: &DbUrl| {
+        Url::parse(url.secret().expose())
+            .map_err(|error| Failure::usage(format!("{error} Nothing was stored.")))
+    };
+    let write = write_url.map(parsed).transpose()?;
+    // No permit is ever asked for in its name.
+    let nameless = Resource::new(ScopeKind::DbConnection, "0");
+    let nameless = nameless.map_err(|error| Failure::refused("fault", error.to_string()))?;
+    Gateway::new(nameless, parsed(url)?, write).map_err(|_| refused(databases::DatabaseError::OtherEngine))
+}
+
+/// Whether the account that reads may do more. One that may, or that cannot be asked, is taken only from who accepts it.
+pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<bool, Failure> {
+    if gateway.engine() == Engine::Sqlite {
+        // A file has no accounts, and may well be made later.
+        if let Err(error) = gateway.test().await {
+            output::notice(&terminal(&format!(
+                "muster: {error} It is stored all the same; muster db test tells when it is there"
+            )));
+        }
+        return Ok(false);
+    }
+    let found = match gateway.wide().await {
+        Ok(found) => found,
+        Err(error) if accepted => {
+            unseen(&error);
+            return Ok(true);
+        }
+        Err(error) => return Err(unreached(&error, "--url")),
+    };
+    if found.wide && !accepted {
+        let reasons: Vec<String> = found.reasons.iter().map(|reason| terminal(reason)).collect();
+        let mut lines = found.statements.clone();
+        lines.insert(0, "These statements, run by an administrator, make an account that only reads (CHANGE_ME is its password):".to_owned());
+        return Err(Failure::refused(
+            "wide_account",
+            format!(
+                "the account of --url may do more than read, so nothing was stored. {} Make one that only reads and add that, or take this one with --accept-wide-account",
+                reasons.join(" ")
+            ),
+        )
+        .with("reasons", json!(found.reasons))
+        .with("statements", json!(found.statements))
+        .with_lines(lines));
+    }
+    match gateway.test_write().await {
+        Ok(_) => Ok(found.wide),
+        Err(error) if accepted => {
+            output::notice(&terminal(&format!(
+                "muster: with the account that writes: {error} It is stored all the same"
+            )));
+            Ok(found.wide)
+        }
+        Err(error) => Err(unreached(&error, "--write-url")),
+    }
+}
+
+fn unseen(error: &Error) {
+    output::notice(&terminal(&format!(
+        "muster: {error} So what the account may do is not known: it is stored, and marked as wide. Add it again when the database is there"
+    )));
+}
+
+/// The word of a server that did not answer as it should.
+fn word(error: &Error) -> &'static str {
+    match error.engine_code() {
+        Some("unreachable") => "unreachable",
+        Some("timeout") => "timeout",
+        _ => error.code(),
+    }
+}
+
+fn failed(error: &Error, sentence: &str) -> Failure {
+    let failure = Failure::refused(word(error), terminal(sentence));
+    match error.engine_code() {
+        Some(code) => failure.with("engine_code", json!(code)),
+        None => failure,
+    }
+}
+
+fn unreached(error: &Error, which: &str) -> Failure {
+    failed(
+        error,
+        &format!("what the account of {which} may do could not be looked at, so nothing was stored. {error}"),
+    )
+}
+
+/// The gateway to a stored database.
+pub(super) async fn stored(app: &App, owner: OwnerId, found: &Connection) -> Result<Gateway, Failure> {
+    open(app, owner, found.id).await.map_err(|error| match error {
+        NotOpened::Stored(error) => refused(error),
+        NotOpened::Address(_) | NotOpened::Together(_) => Failure::refused("bad_address", error.to_string()),
+    })
+}
+
+/// Reaches the server with each account.
+pub(super) async fn test(app: &App, owner: OwnerId, found: &Connection, json: bool) -> Result<(), Failure> {
+    let gateway = stored(app, owner, found).await?;
+    let version = gateway
+        .test()
+        .await
+        .map_err(|error| failed(&error, &error.to_string()))?;
+    let writes = gateway
+        .test_write()
+        .await
+        .map_err(|error| failed(&error, &format!("With the account that writes: {error}")))?;
+    if json {
+        return output::document(&json!({"ok": true, "version": version, "write_version": writes}));
+    }
+    output::line(&terminal(&version))
+}
+
+/// Tries the guarantees, and writes what came of it into the audit log.
+pub(super) async fn check(app: &App, owner: OwnerId, found: &Connection, json: bool) -> Result<(), Failure> {
+    let gateway = stored(app, owner, found).await?;
+    let guarantees = gateway.check().await;
+    let checked: Vec<Checked> = guarantees.iter().map(of).collect();
+    databases::checked(app, owner, found.id, checked)
+        .await
+        .map_err(refused)?;
+    let ok = guarantees.iter().all(|one| one.ok);
+    if json {
+        output::document(
+            &json!({"ok": ok, "guarantees": guarantees.iter().map(document).collect::<Vec<_>>()}),
+        )?;
+    } else {
+        let rows: Vec<Vec<String>> = guarantees
+            .iter()
+            .map(|one| {
+                let holds = if one.ok { "holds" } else { "FAILS" };
+                vec![holds.to_owned(), one.id.to_owned(), one.detail.clone()]
+            })
+            .collect();
+        output::table(&["", "GUARANTEE", "DETAIL"], &rows)?;
+    }
+    if ok { Ok(()) } else { Err(Failure::silent()) }
+}
+
+fn of(one: &Guarantee) -> Checked {
+    Checked {
+        id: one.id.to_owned(),
+        ok: one.ok,
+        detail: one.detail.clone(),
+    }
+}
+
+fn document(one: &Guarantee) -> serde_json::Value {
+    json!({"id": one.id, "ok": one.ok, "detail": one.detail})
+}
