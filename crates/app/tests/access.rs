@@ -12,6 +12,8 @@ mod chain;
 mod closed;
 #[path = "access/deciding.rs"]
 mod deciding;
+#[path = "access/dying.rs"]
+mod dying;
 #[path = "access/editing.rs"]
 mod editing;
 #[path = "access/forking.rs"]

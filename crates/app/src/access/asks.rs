@@ -1,17 +1,18 @@
-//! Asks as their owner sees and answers them. Never answers one twice, and never one that does not wait.
+//! Asks as their owner sees and answers them. Never answers one twice, never one that does not wait, and never says yes to what cannot be shown.
 
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{AskId, OwnerId, TaskId, TokenId};
-use muster_store::{Topic, Tx};
+use muster_store::Tx;
 use serde_json::{Value, json};
 
-use super::gate::statement_of;
+use super::lapsing::{lapse, lapse_now, wake};
 use super::presence::{self, Seen};
+use super::row::Row;
 use super::sql;
 use super::state::AskState;
 use crate::App;
-use crate::audit::{self, Call, Event, Subject};
+use crate::audit::{self, Event, Subject};
 
 /// An ask as it is shown: what exactly is asked, by whom, until when.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +31,7 @@ pub struct Ask {
     pub task: Option<(TaskId, String)>,
     /// The tool.
     pub tool: String,
-    /// The arguments of the call, as the agent gave them: outside text.
+    /// The arguments of the call, as the agent gave them: outside text. Null where they are unreadable.
     pub arguments: Value,
     /// What is told of a plugin package's tool besides: `{"plugin","server","description","reason"}`, the description outside text.
     /// Of a permission `{"pairs","policy"}` as they were decided when it was put, for a row that nobody else can write any more.
@@ -45,17 +46,19 @@ pub struct Ask {
     pub decided_at: Option<Time>,
     /// The person who decided.
     pub decided_by: Option<String>,
+    /// What of it is stored and cannot be read, in words; null stands in its place.
+    pub unreadable: Vec<&'static str>,
 }
 
 impl Ask {
-    fn caller(&self) -> audit::Caller {
+    pub(super) fn caller(&self) -> audit::Caller {
         self.agent.map_or_else(
             || audit::Caller::Session(self.label.clone()),
             audit::Caller::Agent,
         )
     }
 
-    fn caller_json(&self) -> Value {
+    pub(super) fn caller_json(&self) -> Value {
         json!({"id": self.agent.map(|id| id.to_string()), "label": self.label})
     }
 
@@ -88,6 +91,9 @@ pub enum AskError {
     /// It does not wait any more.
     #[error("the ask was already decided or has ended: it is {}; nothing was changed", .0.as_str())]
     AlreadyDecided(AskState),
+    /// What it asks for cannot be shown, so nobody can say yes to it.
+    #[error("{} of the ask cannot be read, so nobody can tell what it asks for; it was not approved, and nothing was changed. Refuse it instead: `muster asks refuse` does", .0.join(" and "))]
+    Unreadable(Vec<&'static str>),
     /// Something broke.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -111,131 +117,39 @@ impl Decider {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: i64,
-    state: String,
-    kind: String,
-    token_id: Option<i64>,
-    label: Option<String>,
-    session: Option<String>,
-    about: Option<String>,
-    task_id: Option<i64>,
-    title: Option<String>,
-    tool: String,
-    arguments: String,
-    pairs: String,
-    created_at: i64,
-    expires_at: i64,
-    decided_at: Option<i64>,
-    decided_by: Option<String>,
-}
+/// How many asks are read at once.
+const PAGE: i64 = 1_000;
 
-impl TryFrom<Row> for Ask {
-    type Error = Fault;
-
-    fn try_from(row: Row) -> Result<Self, Fault> {
-        let broken = |what| Fault::contradiction("asks", row.id, what);
-        Ok(Self {
-            id: AskId::new(row.id),
-            state: AskState::parse(&row.state).ok_or_else(|| broken("its state is none of the five"))?,
-            kind: row.kind,
-            agent: row.token_id.map(TokenId::new),
-            label: row
-                .label
-                .or(row.session)
-                .ok_or_else(|| broken("it is neither an agent's nor a session's"))?,
-            about: row
-                .about
-                .map_or(Ok(Value::Null), |about| serde_json::from_str(&about))
-                .map_err(|_| broken("what is told of its tool is not JSON"))?,
-            task: row.task_id.map(TaskId::new).zip(row.title),
-            tool: row.tool,
-            arguments: serde_json::from_str(&row.arguments)
-                .map_err(|_| broken("its arguments are not JSON"))?,
-            pairs: serde_json::from_str(&row.pairs).map_err(|_| broken("its pairs are not JSON"))?,
-            created_at: Time::from_micros(row.created_at),
-            expires_at: Time::from_micros(row.expires_at),
-            decided_at: row.decided_at.map(Time::from_micros),
-            decided_by: row.decided_by,
-        })
-    }
-}
-
-/// Makes real what time, revocations and dead processes have done: asks that nobody answered in time and asks whose callers ended with their
-/// process are expired, those of a revoked token are withdrawn. Runs first in every act on asks.
-pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fault> {
-    let mut ended = !tx.all::<(i64,)>(&sql::EXPIRE, (now,)).await?.is_empty();
-    ended |= !tx.all::<(i64,)>(&sql::WITHDRAW_REVOKED, (now,)).await?.is_empty();
-    for process in gone {
-        tx.run(&sql::CALLERS_GONE, (*process,)).await?;
-    }
-    for (id,) in tx.all::<(i64,)>(&sql::ABANDONED, ()).await? {
-        let id = AskId::new(id);
-        let none = None::<String>;
-        tx.run(&sql::DECIDE, (id, AskState::Expired.as_str(), now, none))
-            .await?;
-        // The call's own process would have said so.
-        let ask: Row = tx.one(&sql::ASK, (id,)).await?;
-        let ask = Ask::try_from(ask)?;
-        audit::record_call(tx, now, ended_call(&ask, "refused_expired"));
-        ended = true;
-    }
-    if ended {
-        wake(tx);
-    }
-    Ok(())
-}
-
-/// The audit row of a call whose own process cannot write it any more.
-fn ended_call(ask: &Ask, outcome: &'static str) -> Call {
-    let mut data = json!({
-        "agent": ask.caller_json(),
-        "task": ask.task.as_ref().map(|(id, title)| json!({"id": id.to_string(), "title": title})),
-        "pairs": ask.about.get("pairs").unwrap_or(&ask.pairs),
-        "ask_id": ask.id.to_string(),
-        "policy": ask.about.get("policy"),
-        "decided_by": null,
-    });
-    if let Some(statement) = statement_of(&ask.tool, &ask.arguments) {
-        audit::put_statement(&mut data, &statement);
-    }
-    Call {
-        agent: ask.caller(),
-        task: ask.task.as_ref().map(|(id, _)| *id),
-        tool: ask.tool.clone(),
-        outcome,
-        data,
-    }
-}
-
-pub(super) fn wake(tx: &mut Tx) {
-    if let Some(owner) = tx.owner() {
-        tx.wake(Topic::Asks(owner));
-        tx.wake(Topic::Owner(owner));
-    }
-}
-
-/// An owner's asks, oldest first: those that wait, or the newest thousand in one state.
+/// An owner's asks in one state, all of them, oldest first.
 ///
 /// # Errors
 /// A fault.
 pub async fn list(app: &App, owner: OwnerId, state: AskState) -> Result<Vec<Ask>, Fault> {
     tidy(app, owner).await?;
-    let rows: Vec<Row> = app
-        .db
-        .read(owner, move |tx| {
-            Box::pin(async move {
-                if state == AskState::Parked {
-                    tx.all(&sql::PARKED, ()).await
-                } else {
-                    tx.all(&sql::IN_STATE, (state.as_str(), i64::MAX, 1_000_i64))
-                        .await
-                }
+    let mut asks: Vec<Ask> = Vec::new();
+    loop {
+        let before = asks.last().map_or(i64::MAX, |ask| ask.id.get());
+        let page: Vec<Row> = app
+            .db
+            .read(owner, move |tx| {
+                Box::pin(async move {
+                    if state == AskState::Parked {
+                        tx.all(&sql::PARKED, ()).await
+                    } else {
+                        tx.all(&sql::IN_STATE, (state.as_str(), before, PAGE)).await
+                    }
+                })
             })
-        })
-        .await?;
-    let mut asks: Vec<Ask> = rows.into_iter().map(Ask::try_from).collect::<Result<_, _>>()?;
+            .await?;
+        // Those that wait are few, and come at once.
+        let more = state != AskState::Parked && i64::try_from(page.len()).is_ok_and(|read| read == PAGE);
+        for row in page {
+            asks.push(Ask::try_from(row)?);
+        }
+        if !more {
+            break;
+        }
+    }
     asks.sort_by_key(|ask| ask.id);
     Ok(asks)
 }
@@ -255,28 +169,21 @@ pub async fn show(app: &App, owner: OwnerId, id: AskId) -> Result<Ask, AskError>
     Ok(row.map(Ask::try_from).ok_or(AskError::NotFound)??)
 }
 
-/// Lapses what is due, without a write when nothing is parked.
+/// Lapses what is due, without a write when nothing can be.
 async fn tidy(app: &App, owner: OwnerId) -> Result<(), Fault> {
-    let parked: i64 = app
+    let open: i64 = app
         .db
         .read(owner, |tx| {
-            Box::pin(async move { tx.number(&sql::COUNT_PARKED, ()).await })
+            Box::pin(async move {
+                let parked = tx.number(&sql::COUNT_PARKED, ()).await?;
+                Ok::<_, Fault>(parked + tx.number(&sql::COUNT_CALLERS, ()).await?)
+            })
         })
         .await?;
-    if parked == 0 {
+    if open == 0 {
         return Ok(());
     }
     lapse_now(app, owner).await
-}
-
-/// Lapses what is due now, in a transaction of its own.
-pub(super) async fn lapse_now(app: &App, owner: OwnerId) -> Result<(), Fault> {
-    let (Seen { gone, .. }, now) = (presence::look(app, owner).await?, app.clock.now());
-    app.db
-        .write(owner, move |tx| {
-            Box::pin(async move { lapse(tx, now, &gone).await })
-        })
-        .await
 }
 
 /// Says yes to a call: it goes on, and matching ones for 60 seconds from now. The policy is asked once more before anything runs.
@@ -306,9 +213,14 @@ async fn decide(
     let Seen { gone, .. } = presence::look(app, owner).await?;
     let now = app.clock.now();
     app.db
-        .write(owner, move |tx| {
+        .write_in_turn(owner, "asks", owner.get(), move |tx| {
             Box::pin(async move {
                 lapse(tx, now, &gone).await?;
+                if state == AskState::Approved
+                    && let Some(unreadable) = unreadable(tx, id).await?
+                {
+                    return Ok(Err(AskError::Unreadable(unreadable)));
+                }
                 let (name,): (String,) = tx.one(&sql::OWNER_NAME, ()).await?;
                 let decided = tx
                     .run(&sql::DECIDE, (id, state.as_str(), now, Some(name.as_str())))
@@ -337,6 +249,15 @@ async fn decide(
             })
         })
         .await?
+}
+
+/// What of a parked ask cannot be shown to whoever would say yes to it.
+async fn unreadable(tx: &mut Tx, id: AskId) -> Result<Option<Vec<&'static str>>, Fault> {
+    let row: Option<Row> = tx.optional(&sql::ASK, (id,)).await?;
+    let ask = row.map(Ask::try_from).transpose()?;
+    Ok(ask
+        .filter(|ask| ask.state == AskState::Parked && !ask.unreadable.is_empty())
+        .map(|ask| ask.unreadable))
 }
 
 /// Withdraws the asks of a task that is being closed, in the transaction that closes it: their calls end. Answers how many that were.

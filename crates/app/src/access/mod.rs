@@ -6,11 +6,13 @@
 
 mod asks;
 mod gate;
+mod lapsing;
 mod listing;
 mod outlook;
 mod presence;
 mod prompt;
 mod queue;
+mod row;
 mod sql;
 mod state;
 mod waiting;

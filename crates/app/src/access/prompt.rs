@@ -5,11 +5,10 @@ use muster_core::ids::{AskId, OwnerId};
 use muster_core::secret::sha256_hex;
 use serde_json::{Value, json};
 
-use super::asks;
 use super::gate::{Facts, Who};
+use super::lapsing::{ends_alone, lapse, leaves};
 use super::presence;
 use super::queue::{New, Placed, place};
-use super::sql;
 use super::state::{AskState, Unasked, canonical};
 use super::waiting::{Waiting, lives, to_its_end, until_decided};
 use crate::App;
@@ -130,7 +129,7 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
             .db
             .write_in_turn(owner, "asks", owner.get(), move |tx| {
                 Box::pin(async move {
-                    asks::lapse(tx, now, &seen.gone).await?;
+                    lapse(tx, now, &seen.gone).await?;
                     let placed = place(tx, now, process, &seen, &placing, &new).await?;
                     if let Placed::Covered { ask, by } = &placed {
                         placing.record(tx, now, "allowed_by_recent_approval", Some(*ask), by.as_deref());
@@ -157,11 +156,14 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
     let now = app.clock.now();
     let answer = app
         .db
-        .write(who.owner, move |tx| {
+        .write_in_turn(who.owner, "asks", who.owner.get(), move |tx| {
             Box::pin(async move {
-                tx.run(&sql::LEAVE, (place.caller,)).await?;
+                let there = leaves(tx, place).await?;
+                if state == AskState::Parked {
+                    ends_alone(tx, now, place, AskState::Expired).await?;
+                }
                 let (outcome, answer) = match state {
-                    AskState::Approved if !lives(tx, &facts.who).await? => {
+                    AskState::Approved if !there || !lives(tx, &facts.who).await? => {
                         ("withdrawn", Err(Unanswered::Withdrawn))
                     }
                     AskState::Approved => ("allowed_by_person", Ok(place.ask)),
@@ -170,7 +172,9 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
                     AskState::Expired | AskState::Parked => ("refused_expired", Err(Unanswered::Expired)),
                 };
                 let by = by.filter(|_| outcome != "withdrawn");
-                facts.record(tx, now, outcome, Some(place.ask), by.as_deref());
+                if there {
+                    facts.record(tx, now, outcome, Some(place.ask), by.as_deref());
+                }
                 Ok::<_, Fault>(answer)
             })
         })

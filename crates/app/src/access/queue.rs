@@ -8,8 +8,8 @@ use muster_policy::{Approval, Decision, Judged, Request, is_covered};
 use muster_store::Tx;
 use serde_json::{Value, json};
 
-use super::asks::{self, wake};
 use super::gate::{Call, Facts, Permitted, Refused, Who, deny, refused, stand};
+use super::lapsing::{lapse, wake};
 use super::presence::{self, Seen};
 use super::sql;
 use super::state::{Turn, Unasked, canonical, turn};
@@ -88,7 +88,7 @@ async fn find(app: &App, agent: TokenId, who: &Who, call: &Call) -> Result<Queue
     app.db
         .write_in_turn(who.owner, "asks", who.owner.get(), move |tx| {
             Box::pin(async move {
-                asks::lapse(tx, now, &seen.gone).await?;
+                lapse(tx, now, &seen.gone).await?;
                 let stand = stand(tx, who.task, call.needs.pairs()).await?;
                 let facts = Facts::of(&who, &call, &stand);
                 let decision = muster_policy::decide(stand.governing.standing(), &call.needs);

@@ -26,6 +26,11 @@ pub(super) static COUNT_PARKED: Sql = owned(
     "access.count_parked",
     "SELECT count(*) FROM asks WHERE owner_id = $1 AND state = 'parked'",
 );
+/// Calls whose end has not been written.
+pub(super) static COUNT_CALLERS: Sql = owned(
+    "access.count_callers",
+    "SELECT count(*) FROM ask_callers WHERE owner_id = $1",
+);
 pub(super) static SAME_PARKED: Sql = owned(
     "access.same_parked",
     "SELECT id, expires_at FROM asks WHERE owner_id = $1 AND parking_key = $2 AND state = 'parked'",
@@ -64,13 +69,15 @@ pub(super) static LEAVE: Sql = owned(
     "access.leave",
     "DELETE FROM ask_callers WHERE owner_id = $1 AND id = $2",
 );
+/// The calls that wait for an ask besides this one.
 pub(super) static CALLERS_LEFT: Sql = owned(
     "access.callers_left",
-    "SELECT count(*) FROM ask_callers WHERE owner_id = $1 AND ask_id = $2",
+    "SELECT count(*) FROM ask_callers WHERE owner_id = $1 AND ask_id = $2 AND id <> $3",
 );
+/// What cannot be ended by its own process any more: whoever removes the row of such a call writes its audit row.
 pub(super) static CALLERS_GONE: Sql = owned(
     "access.callers_gone",
-    "DELETE FROM ask_callers WHERE owner_id = $1 AND process = $2",
+    "DELETE FROM ask_callers WHERE owner_id = $1 AND process = $2 RETURNING id, ask_id",
 );
 /// Parked asks that no call waits for any more.
 pub(super) static ABANDONED: Sql = owned(
@@ -102,7 +109,7 @@ pub(super) static OWNER_NAME: Sql = owned("access.owner_name", "SELECT name FROM
 /// Owners with something to look after.
 pub(super) static BUSY_OWNERS: Sql = system(
     "access.busy_owners",
-    "SELECT owner_id FROM asks WHERE state = 'parked' UNION SELECT owner_id FROM approvers",
+    "SELECT owner_id FROM asks WHERE state = 'parked' UNION SELECT owner_id FROM ask_callers UNION SELECT owner_id FROM approvers",
 );
 
 /// All of them.
@@ -112,6 +119,7 @@ pub static STATEMENTS: &[&Sql] = &[
     &ASK,
     &STATE,
     &COUNT_PARKED,
+    &COUNT_CALLERS,
     &SAME_PARKED,
     &COVERING,
     &PARK,

@@ -8,10 +8,10 @@ use muster_core::ids::{AskId, OwnerId};
 use muster_policy::Approval;
 use muster_store::{Topic, Tx};
 
-use super::asks::{self, wake};
 use super::gate::{
     Call, Facts, Permitted, Refused, Stand, Who, as_it_is, broken, hidden, hides, judged, refused, stand,
 };
+use super::lapsing::{ends_alone, lapse_now, leaves, wake};
 use super::queue::Place;
 use super::sql;
 use super::state::AskState;
@@ -57,15 +57,13 @@ impl Drop for Waiting {
 async fn leave(app: &App, facts: &Facts, place: Place) -> Result<(), Fault> {
     let (facts, now) = (facts.clone(), app.clock.now());
     app.db
-        .write(facts.who.owner, move |tx| {
+        .write_in_turn(facts.who.owner, "asks", facts.who.owner.get(), move |tx| {
             Box::pin(async move {
-                tx.run(&sql::LEAVE, (place.caller,)).await?;
-                if tx.number(&sql::CALLERS_LEFT, (place.ask,)).await? == 0 {
-                    let none = None::<String>;
-                    let state = AskState::Withdrawn.as_str();
-                    tx.run(&sql::DECIDE, (place.ask, state, now, none)).await?;
+                let there = leaves(tx, place).await?;
+                ends_alone(tx, now, place, AskState::Withdrawn).await?;
+                if there {
+                    facts.record(tx, now, "withdrawn", Some(place.ask), None);
                 }
-                facts.record(tx, now, "withdrawn", Some(place.ask), None);
                 wake(tx);
                 Ok(())
             })
@@ -130,20 +128,14 @@ pub(super) async fn wait(
     }
 }
 
-/// The process is being stopped: its call waits no longer. The ask expires with it, unless a call in another process waits for it too, or
-/// somebody answered at this very moment.
+/// The process is being stopped: its call waits no longer. The ask expires with it, unless another call waits for it too, or somebody answered
+/// at this very moment. The call leaves where its end is recorded.
 async fn stopped(app: &App, owner: OwnerId, place: Place) -> Result<(AskState, Option<String>), Fault> {
     let now = app.clock.now();
     app.db
-        .write(owner, move |tx| {
+        .write_in_turn(owner, "asks", owner.get(), move |tx| {
             Box::pin(async move {
-                tx.run(&sql::LEAVE, (place.caller,)).await?;
-                if tx.number(&sql::CALLERS_LEFT, (place.ask,)).await? == 0 {
-                    let none = None::<String>;
-                    let state = AskState::Expired.as_str();
-                    tx.run(&sql::DECIDE, (place.ask, state, now, none)).await?;
-                    wake(tx);
-                }
+                ends_alone(tx, now, place, AskState::Expired).await?;
                 let (word, by): (String, Option<String>) = tx.one(&sql::STATE, (place.ask,)).await?;
                 let state = AskState::parse(&word).ok_or_else(|| {
                     Fault::contradiction("asks", place.ask.get(), "its state is none of the five")
@@ -167,7 +159,7 @@ pub(super) async fn until_decided(
             return Ok((state, by));
         }
         if app.clock.now() >= place.expires_at {
-            asks::lapse_now(app, owner).await?;
+            lapse_now(app, owner).await?;
             if let End::Decided(state, by) = look(app, owner, place.ask).await? {
                 return Ok((state, by));
             }
@@ -191,21 +183,27 @@ async fn end(
 ) -> Result<Result<Permitted, Refused>, Fault> {
     let (who, call, now) = (who.clone(), call.clone(), app.clock.now());
     app.db
-        .write(who.owner, move |tx| {
+        .write_in_turn(who.owner, "asks", who.owner.get(), move |tx| {
             Box::pin(async move {
-                tx.run(&sql::LEAVE, (place.caller,)).await?;
+                let there = leaves(tx, place).await?;
+                if state == AskState::Parked {
+                    ends_alone(tx, now, place, AskState::Expired).await?;
+                }
                 let stand = stand(tx, who.task, call.needs.pairs()).await?;
                 let facts = Facts::of(&who, &call, &stand);
                 let ask = Some(place.ask);
                 let (outcome, message) = match state {
-                    AskState::Approved => {
+                    AskState::Approved if there => {
                         return approved(tx, now, &stand, &facts, &call, place.ask, by).await;
                     }
-                    AskState::Refused => {
-                        facts.record(tx, now, "refused_by_person", ask, by.as_deref());
-                        let message = "Refused, and nothing was done: your owner said no to this call. Do not try it again without another reason.";
-                        return Ok(Err(told(&stand, &call, refused("refused_by_person", message, &facts, ask))));
-                    }
+                    AskState::Approved => (
+                        "withdrawn",
+                        "Withdrawn, and nothing was done: this process was held for gone before the call could go on. You may try again.",
+                    ),
+                    AskState::Refused => (
+                        "refused_by_person",
+                        "Refused, and nothing was done: your owner said no to this call. Do not try it again without another reason.",
+                    ),
                     AskState::Withdrawn => (
                         "withdrawn",
                         "Withdrawn, and nothing was done: the task was closed, or the call was given up, while it waited for your owner.",
@@ -215,7 +213,10 @@ async fn end(
                         "Refused, and nothing was done: nobody answered in time, or before muster was stopped. That is no decision of your owner's; you may ask again later.",
                     ),
                 };
-                facts.record(tx, now, outcome, ask, None);
+                if there {
+                    let by = by.filter(|_| state == AskState::Refused);
+                    facts.record(tx, now, outcome, ask, by.as_deref());
+                }
                 Ok(Err(told(&stand, &call, refused(outcome, message, &facts, ask))))
             })
         })

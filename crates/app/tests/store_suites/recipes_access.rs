@@ -300,7 +300,7 @@ fn access(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "parked" | "abandoned" | "processes" => (Nothing, args![]),
         "in_state" => (Nothing, args!["approved", i64::MAX, 500_i64]),
         "ask" | "state" => (Nothing, args![a.ask]),
-        "count_parked" => (Zero, args![]),
+        "count_parked" | "count_callers" => (Zero, args![]),
         "same_parked" => (Nothing, args![format!("{}-parking", s.name)]),
         "covering" => (Nothing, args![format!("{}-approved", s.name), THEN - 1]),
         "park" => (
@@ -326,7 +326,7 @@ fn access(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "withdraw_revoked" => (Nothing, args![LATE]),
         "call" => (Refused, args![a.ask, 1_i64]),
         "leave" | "stand_up" => (Nothing, args![a.others]),
-        "callers_left" => (Zero, args![a.ask]),
+        "callers_left" => (Zero, args![a.ask, 0_i64]),
         "callers_gone" | "approvers_gone" => (Nothing, args![1_i64]),
         "sit" => (Own, args![1_i64, "page"]),
         "token_live" => (Zero, args![a.agent]),

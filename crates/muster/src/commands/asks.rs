@@ -86,7 +86,20 @@ async fn decided(app: &App, owner: OwnerId, id: AskId, json: bool) -> Result<(),
     shown::changed(json, || ask.json())
 }
 
+/// What stands where a part of an ask cannot be read.
+const UNREADABLE: &str = "(unreadable)";
+
+fn arguments(ask: &Ask) -> String {
+    if ask.arguments.is_null() && !ask.unreadable.is_empty() {
+        return UNREADABLE.to_owned();
+    }
+    ask.arguments.to_string()
+}
+
 fn pairs(ask: &Ask) -> String {
+    if ask.pairs.is_null() {
+        return UNREADABLE.to_owned();
+    }
     let text = |pair: &Value| {
         let action = pair.get("action").and_then(Value::as_str).unwrap_or_default();
         let name = pair.pointer("/resource/name").and_then(Value::as_str);
@@ -133,7 +146,7 @@ fn in_full(ask: &Ask) -> Result<(), Failure> {
         ("task", task(ask)),
         ("tool", ask.tool.clone()),
         ("asks for", pairs(ask)),
-        ("arguments", ask.arguments.to_string()),
+        ("arguments", arguments(ask)),
     ];
     let about = |field: &str| ask.about.get(field).and_then(Value::as_str);
     if let (Some(plugin), Some(server)) = (about("plugin"), about("server")) {
@@ -152,7 +165,9 @@ fn in_full(ask: &Ask) -> Result<(), Failure> {
         rows.push(("decided by", by.clone()));
     }
     shown::fields(&rows)?;
-    if ask.state == AskState::Parked {
+    if ask.state == AskState::Parked && !ask.unreadable.is_empty() {
+        output::line("\nWhat muster stored of this ask is damaged, so it can only be refused.")?;
+    } else if ask.state == AskState::Parked {
         output::line(
             "\nApproving lets this call go on, and covers matching calls of this agent for 60 seconds from then. Refusing covers nothing: the next call asks again.",
         )?;
@@ -197,7 +212,7 @@ fn tell(asks: &[Ask], told: &mut HashSet<AskId>, json: bool) -> Result<(), Failu
         if json {
             output::json_line(&ask.json())?;
         } else {
-            let arguments: String = ask.arguments.to_string().chars().take(ARGUMENTS).collect();
+            let arguments: String = arguments(ask).chars().take(ARGUMENTS).collect();
             let whose = match &ask.task {
                 Some(_) => format!("{} on task {}", ask.label, task(ask)),
                 None if ask.agent.is_some() => ask.label.clone(),
@@ -225,6 +240,7 @@ fn refused(error: AskError) -> Failure {
     match error {
         AskError::NotFound => Failure::refused("not_found", error.to_string()),
         AskError::AlreadyDecided(_) => Failure::refused("already_decided", error.to_string()),
+        AskError::Unreadable(_) => Failure::refused("unreadable", error.to_string()),
         AskError::Fault(fault) => fault.into(),
     }
 }

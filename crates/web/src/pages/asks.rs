@@ -44,6 +44,8 @@ struct AskView {
     tool: String,
     pairs: Vec<PairView>,
     arguments: Vec<ArgumentView>,
+    /// What of it cannot be read; such an ask can only be refused.
+    unreadable: Option<String>,
     /// Of a plugin tool: which package's, and what that says of it.
     about: Option<AboutView>,
     asked: When,
@@ -103,6 +105,7 @@ impl AskView {
             pairs: pairs(&ask.pairs),
             about: AboutView::read(&ask.about),
             arguments: arguments(&ask.arguments),
+            unreadable: (!ask.unreadable.is_empty()).then(|| ask.unreadable.join(" and ")),
             asked: When::new(ask.created_at, now),
             expires: When::new(ask.expires_at, now),
         }
@@ -279,6 +282,7 @@ impl AsksPage {
                     text: hostile(),
                 }]
             },
+            unreadable: None,
             about: plugin_tool.then(|| AboutView {
                 plugin: hostile(),
                 server: hostile(),
@@ -329,6 +333,7 @@ mod tests {
             expires_at: Time::from_micros(1_700_000_300_000_000),
             decided_at: None,
             decided_by: None,
+            unreadable: Vec::new(),
         }
     }
 
@@ -388,6 +393,29 @@ mod tests {
             shown.contains("Allow for 60 seconds") && shown.contains("every matching call of this agent"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn a_card_of_what_cannot_be_read_says_so_and_has_no_button_that_allows_it() {
+        let shown = html(Ask {
+            pairs: Value::Null,
+            unreadable: vec!["the arguments", "what it charges"],
+            ..ask(Value::Null)
+        });
+        assert!(
+            shown.contains("the arguments and what it charges of this ask cannot be read"),
+            "{shown}"
+        );
+        for untrue in [
+            "The call has no arguments",
+            "this call of a plugin",
+            "Allow for 60 seconds",
+            "/allow",
+        ] {
+            assert!(!shown.contains(untrue), "{untrue}: {shown}");
+        }
+        assert!(shown.contains("/attention/asks/7/refuse"));
+        assert!(html(ask(json!({}))).contains("/attention/asks/7/allow"));
     }
 
     #[test]

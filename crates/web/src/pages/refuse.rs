@@ -256,7 +256,7 @@ pub(super) fn ask(error: &AskError) -> Response {
     let status = match error {
         AskError::Fault(broken) => return fault(broken),
         AskError::NotFound => StatusCode::NOT_FOUND,
-        AskError::AlreadyDecided(_) => StatusCode::CONFLICT,
+        AskError::AlreadyDecided(_) | AskError::Unreadable(_) => StatusCode::CONFLICT,
     };
     page(status, "Not done", &error.to_string(), TO_ASKS)
 }
