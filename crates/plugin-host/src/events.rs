@@ -192,6 +192,18 @@ impl Writer {
         }
     }
 
+    /// Writes that a message of the agent's, about this tool where it names one, was not sent.
+    pub(crate) fn refused(&self, tool: Option<&str>, detail: String) {
+        let decision = Some("deny:rule".to_owned());
+        // It is refused either way.
+        if let Err(fault) = self.write(Happening::Call, tool.map(shown), decision, Some(detail)) {
+            tracing::warn!(
+                fault = fault.chain(),
+                "a refused message of an agent was not written down"
+            );
+        }
+    }
+
     /// Writes an event about a tool.
     ///
     /// # Errors

@@ -114,7 +114,10 @@ pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
 /// One message by its outermost fields.
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
+    /// An id that is not `null`.
     pub(crate) id: Option<&'a RawValue>,
+    /// There is an id, and it is `null`.
+    pub(crate) unnamed: bool,
     pub(crate) method: Option<Cow<'a, str>>,
     pub(crate) params: Option<&'a RawValue>,
     pub(crate) result: Option<&'a RawValue>,
@@ -127,6 +130,8 @@ pub(crate) enum Shape {
     Request,
     Notification,
     Answer,
+    /// It asks for something, and has no id under which an answer could be given.
+    Unanswerable,
     Nonsense,
 }
 
@@ -140,6 +145,7 @@ impl<'a> Message<'a> {
         };
         Some(Self {
             id: fields.get("id").filter(|id| id.get() != "null"),
+            unnamed: fields.get("id").is_some_and(|id| id.get() == "null"),
             method,
             params: fields.get("params"),
             result: fields.get("result"),
@@ -156,6 +162,26 @@ impl<'a> Message<'a> {
             _ => Shape::Nonsense,
         }
     }
+
+    /// As [`Message::shape`], for what an agent sends: only a notification by its name may go without an id, and an id is a string or a number.
+    pub(crate) fn shape_of_agent(&self) -> Shape {
+        match self.shape() {
+            Shape::Notification if !self.is_notice() => Shape::Unanswerable,
+            Shape::Request if !self.id.is_some_and(is_id) => Shape::Unanswerable,
+            other => other,
+        }
+    }
+
+    fn is_notice(&self) -> bool {
+        self.method
+            .as_deref()
+            .is_some_and(|method| method.starts_with("notifications/"))
+    }
+}
+
+fn is_id(id: &RawValue) -> bool {
+    let first = id.get().bytes().next();
+    first.is_some_and(|first| matches!(first, b'"' | b'-' | b'0'..=b'9'))
 }
 
 /// A request or, without an id, a notification.
@@ -189,6 +215,10 @@ pub(crate) fn failure(id: &str, code: i32, message: &str) -> String {
         &format!("{{\"code\":{code},\"message\":{}}}", quoted(message)),
     )
 }
+
+/// Why a request without an id is refused.
+pub(crate) const UNANSWERABLE: &str =
+    "a request needs an id that is a string or a number; only notifications go without one; nothing was sent";
 
 /// What an error of the protocol is numbered.
 pub(crate) mod code {
@@ -237,6 +267,19 @@ mod tests {
         );
         assert_eq!(shape(r#"{"id":1,"method":2}"#), None);
         assert_eq!(shape("[1]"), None);
+        let of_agent = |text: &str| Message::parse(text.as_bytes()).unwrap().shape_of_agent();
+        for text in [
+            r#"{"method":"tools/call"}"#,
+            r#"{"id":null,"method":"tools/call"}"#,
+            r#"{"id":{},"method":"tools/call"}"#,
+            r#"{"id":true,"method":"tools/call"}"#,
+            r#"{"method":"Notifications/x"}"#,
+        ] {
+            assert_eq!(of_agent(text), Shape::Unanswerable, "{text}");
+        }
+        assert_eq!(of_agent(r#"{"method":"notifications/x"}"#), Shape::Notification);
+        assert_eq!(of_agent(r#"{"id":"x","method":"tools/call"}"#), Shape::Request);
+        assert_eq!(of_agent(r#"{"id":-1,"method":"tools/call"}"#), Shape::Request);
         assert_eq!(shape("{\"a\":\"\u{0}"), None);
     }
 }

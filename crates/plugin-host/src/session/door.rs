@@ -132,8 +132,15 @@ impl Door {
             let sentence = "the message is no JSON-RPC, or names a field twice";
             return Posted::Refused(failure("null", code::PARSE, sentence));
         };
-        match message.shape() {
+        match message.shape_of_agent() {
             Shape::Request => self.request(&message).await,
+            Shape::Unanswerable => {
+                // The session writes it down, and sends it nowhere.
+                let method = message.method.as_deref().unwrap_or_default();
+                let params = message.params.map(serde_json::value::RawValue::get);
+                self.shared.send(&jsonrpc::call(None, method, params)).await;
+                Posted::Refused(failure("null", code::INVALID_REQUEST, jsonrpc::UNANSWERABLE))
+            }
             Shape::Notification => {
                 self.notification(&message).await;
                 Posted::Accepted
@@ -308,7 +315,7 @@ impl Shared {
                 let sentence = "the agent is reached by single messages and cannot be asked";
                 self.send(&failure(id, code::METHOD_NOT_FOUND, sentence)).await;
             }
-            Shape::Notification | Shape::Nonsense => {}
+            Shape::Notification | Shape::Unanswerable | Shape::Nonsense => {}
         }
     }
 }

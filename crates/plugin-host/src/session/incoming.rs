@@ -25,7 +25,7 @@ impl Inner {
                     Shape::Answer => self.answered(&message).await,
                     Shape::Request => self.asked(&message).await,
                     Shape::Notification => self.told(&message).await,
-                    Shape::Nonsense => {}
+                    Shape::Unanswerable | Shape::Nonsense => {}
                 }
             }
             Incoming::TooLarge(call) => {

@@ -306,9 +306,10 @@ impl Inner {
             self.tell(&failure("null", code::PARSE, sentence)).await;
             return;
         };
-        match message.shape() {
+        match message.shape_of_agent() {
             Shape::Request => self.request(&message).await,
             Shape::Notification => self.notification(&message).await,
+            Shape::Unanswerable => self.unanswerable(&message).await,
             Shape::Answer => {
                 let asked = message.id.and_then(|id| id.get().parse().ok());
                 let whose = asked.and_then(|number: u64| self.state().asked.remove(&number));
@@ -321,6 +322,26 @@ impl Inner {
                 let sentence = "the message is neither a request, a notification nor an answer";
                 self.tell(&failure(id, code::INVALID_REQUEST, sentence)).await;
             }
+        }
+    }
+
+    /// A request without an id that an answer could carry: no rule could refuse it aloud, so nothing of it is sent.
+    async fn unanswerable(&self, message: &Message<'_>) {
+        let method = message.method.as_deref().unwrap_or_default();
+        let named = message
+            .params
+            .filter(|_| method == "tools/call")
+            .and_then(|params| {
+                Fields::parse(params.get())
+                    .ok()?
+                    .text("name")
+                    .map(|name| self.ready.key.tool(&name))
+            });
+        let detail = format!("{} came without an id and was not sent", shown(method));
+        self.events.refused(named.as_deref(), detail);
+        if message.unnamed || message.id.is_some() {
+            self.tell(&failure("null", code::INVALID_REQUEST, jsonrpc::UNANSWERABLE))
+                .await;
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use muster_plugin_host::ServerKey;
-use muster_plugin_host::session::{Options, Verdict};
+use muster_plugin_host::session::{Door, Options, Posted, Verdict};
 use serde_json::{Value, json};
 
 use crate::common::{Told, World};
@@ -212,4 +212,77 @@ async fn a_tool_that_changes_behind_the_approval_asks_until_it_is_approved_again
         "looked"
     );
     agent.close().await;
+}
+
+/// What a server was sent, when its package has a folder of its own.
+fn received(world: &World, what: &str) -> usize {
+    let text = fs::read_to_string(world.path("data/plugins/data/p/received")).unwrap_or_default();
+    text.matches(what).count()
+}
+
+#[tokio::test]
+async fn a_request_without_an_id_reaches_no_server_and_is_written_down() {
+    let world = World::new();
+    never_ask(&world);
+    let key = world.installed("p", &[]);
+    fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    agent.tools().await;
+    for text in [
+        r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"write","arguments":{}}}"#,
+        r#"{"jsonrpc":"2.0","method":"resources/read","params":{"uri":"a:b"}}"#,
+    ] {
+        agent.send_text(text).await;
+    }
+    for id in ["null", "{}", "[1]", "true"] {
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"write"}}}}"#);
+        agent.send_text(&text).await;
+        let answer = agent.answer(&Value::Null).await;
+        assert_eq!(answer["error"]["code"], -32600, "{id}");
+    }
+    // What a notification is called goes on to the server, so that whatever came before it would have come too.
+    agent
+        .send(&json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}))
+        .await;
+    assert_eq!(agent.ask("ping", json!({})).await["error"]["code"], -32601);
+    agent.close().await;
+    assert_eq!(received(&world, "notifications/roots/list_changed"), 1);
+    assert_eq!(received(&world, "tools/call"), 0);
+    assert_eq!(received(&world, "resources/read"), 0);
+    let refused: Vec<Value> = world
+        .events()
+        .into_iter()
+        .filter(|event| event["event"] == "call")
+        .collect();
+    assert_eq!(refused.len(), 6);
+    assert!(refused.iter().all(|event| event["decision"] == "deny:rule"));
+    assert_eq!(refused[0]["tool"], "mcp__plugin_p_s__write");
+    assert_eq!(refused[1]["tool"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_request_without_an_id_does_not_pass_a_door_either() {
+    let world = World::new();
+    never_ask(&world);
+    let key = world.installed("p", &[]);
+    fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
+    let door = Door::open(world.host.ready(&key).unwrap(), world.options());
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    assert!(matches!(door.post(list.as_bytes()).await, Posted::Answer(_)));
+    for id in ["", r#""id":null,"#, r#""id":{},"#] {
+        let text = format!(r#"{{"jsonrpc":"2.0",{id}"method":"tools/call","params":{{"name":"write"}}}}"#);
+        match door.post(text.as_bytes()).await {
+            Posted::Refused(text) => assert!(text.contains("-32600"), "{text}"),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    // Behind those three on the same way.
+    let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+    assert!(matches!(door.post(ping.as_bytes()).await, Posted::Answer(_)));
+    door.close().await;
+    assert_eq!(received(&world, "tools/call"), 0);
+    let refused = world.happenings();
+    assert_eq!(refused.iter().filter(|word| *word == "call deny:rule").count(), 3);
 }
