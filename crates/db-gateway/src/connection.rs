@@ -357,14 +357,27 @@ impl Connection {
         }
     }
 
-    /// Tries on the live connection what the gateway promises, and leaves nothing behind. For the owner.
-    pub async fn check(&self) -> Vec<Guarantee> {
-        let mut found = vec![Guarantee::of(
+    fn private_way(&self) -> Guarantee {
+        Guarantee::of(
             "private_way",
             self.private,
             "The way to the server is encrypted, or does not leave this machine.",
             "The way to the server is not encrypted.",
-        )];
+        )
+    }
+
+    /// What [`Connection::check`] finds where the server was just not reached. Nothing is tried.
+    #[must_use]
+    pub fn unreached(&self, error: &Error) -> Vec<Guarantee> {
+        vec![
+            self.private_way(),
+            Guarantee::broken("reachable", error.to_string()),
+        ]
+    }
+
+    /// Tries on the live connection what the gateway promises, and leaves nothing behind. For the owner.
+    pub async fn check(&self) -> Vec<Guarantee> {
+        let mut found = vec![self.private_way()];
         let tried = async {
             match &self.read {
                 Server::Postgres(server) => server.check().await,
@@ -387,11 +400,17 @@ impl Connection {
 
 /// A server that takes a connection and says nothing is none.
 async fn soon<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
+    let silent = |patience: Duration| {
         Err(Error::Unreachable {
-            why: format!("nothing answered within {} s", PATIENCE.as_secs()),
+            why: format!("nothing answered within {} s", patience.as_secs_f64()),
+            away: true,
         })
-    })
+    };
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(Err(Error::TimedOut { after })) => silent(after),
+        Ok(answer) => answer,
+        Err(_) => silent(PATIENCE),
+    }
 }
 
 /// The statement with the engine's word for a plan before it, unless it has one.

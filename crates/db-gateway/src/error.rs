@@ -42,6 +42,8 @@ pub enum Error {
     Unreachable {
         /// Why, without secrets.
         why: String,
+        /// Whether nobody is there at all: refused, no such name, no route, silence. Otherwise somebody answered and did not let muster in.
+        away: bool,
     },
     /// The mode in which nothing can be written could not be entered, so nothing was read either.
     #[error(
@@ -110,6 +112,12 @@ impl Error {
         }
     }
 
+    /// Whether nobody answered where the address points, so that nothing is known of the server or the account.
+    #[must_use]
+    pub const fn is_away(&self) -> bool {
+        matches!(self, Self::Unreachable { away: true, .. })
+    }
+
     /// The verdict of the gate, where it was the gate.
     #[must_use]
     pub const fn verdict(&self) -> Option<&Verdict> {
@@ -159,9 +167,21 @@ impl Scrub {
             .collect()
     }
 
+    /// Somebody answered, and did not let muster in.
     pub(crate) fn unreachable(&self, why: impl fmt::Display) -> Error {
+        self.closed(why, false)
+    }
+
+    /// Nobody answered.
+    pub(crate) fn away(&self, why: impl fmt::Display) -> Error {
+        self.closed(why, true)
+    }
+
+    /// Either, as `away` says.
+    pub(crate) fn closed(&self, why: impl fmt::Display, away: bool) -> Error {
         Error::Unreachable {
             why: self.clean(&why.to_string()),
+            away,
         }
     }
 }

@@ -73,8 +73,19 @@ pub(crate) async fn connect(url: &Url) -> Result<Stream, Error> {
     };
     tokio::time::timeout(CONNECTING, opening)
         .await
-        .map_err(|_| scrub.unreachable("nothing answered within 10 s"))?
-        .map_err(|error| scrub.unreachable(error))
+        .map_err(|_| scrub.away("nothing answered within 10 s"))?
+        .map_err(|error| scrub.closed(&error, nobody_there(&error)))
+}
+
+/// Whether an error on the way to a server means that nobody is there. Who hangs up or says what nobody understands is there.
+pub(crate) fn nobody_there(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, InvalidInput, Other, UnexpectedEof,
+    };
+    !matches!(
+        error.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset | InvalidData | InvalidInput | Other | UnexpectedEof
+    )
 }
 
 /// Wraps the way in TLS as the address wants it; the server has agreed to it.
@@ -89,7 +100,7 @@ pub(crate) async fn encrypt(url: &Url, stream: Stream) -> Result<Stream, Error> 
     let handshake = TlsConnector::from(Arc::new(config)).connect(name, tcp);
     let stream = tokio::time::timeout(CONNECTING, handshake)
         .await
-        .map_err(|_| scrub.unreachable("TLS did not begin within 10 s"))?
+        .map_err(|_| scrub.away("TLS did not begin within 10 s"))?
         .map_err(|error| scrub.unreachable(format!("TLS failed: {error}")))?;
     Ok(Stream::Tls(Box::new(stream)))
 }

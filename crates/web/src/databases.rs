@@ -5,10 +5,10 @@ use muster_app::databases::{self, DatabaseError};
 use muster_app::settings;
 use muster_core::Fault;
 use muster_core::ids::{ConnectionId, OwnerId};
-use muster_db_gateway::{Connection, Error, InvalidUrl, Limits, Url};
+use muster_db_gateway::{Connection, Error, Guarantee, InvalidUrl, Limits, Url, Wide};
 use muster_policy::{Resource, ScopeKind};
 
-/// Why a stored connection is not opened. Nothing was reached.
+/// Why a stored connection is not opened. Nothing of the data was read.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOpened {
     /// It is not there, or its address cannot be unsealed.
@@ -20,13 +20,57 @@ pub enum NotOpened {
     /// Its two addresses do not go together.
     #[error(transparent)]
     Together(#[from] Error),
+    /// Its account was never looked at, and cannot be now.
+    #[error("{0} What its account may do was not looked at yet, so nothing was read")]
+    Unseen(Error),
+    /// Its account was looked at for the first time, and its owner took it unseen for one that only reads.
+    #[error(
+        "the account of --url may do more than read, so nothing was read. {} Remove the connection and add it with one that only reads, or take this one with --accept-wide-account",
+        .0.reasons.join(" ")
+    )]
+    Wide(Wide),
 }
 
-/// Puts together an owner's connection. No server is reached yet.
+/// An owner's connection, ready to be used. Its account is looked at before its first use, where that could not be done when it was added;
+/// otherwise no server is reached yet.
 ///
 /// # Errors
 /// [`NotOpened`].
 pub async fn open(app: &App, owner: OwnerId, id: ConnectionId) -> Result<Connection, NotOpened> {
+    let (connection, looked) = put_together(app, owner, id).await?;
+    if !looked {
+        look(app, owner, id, &connection).await?;
+    }
+    Ok(connection)
+}
+
+/// Tries on the live connection what is promised. One that was never looked at is looked at first, and where it is not reached that is
+/// what comes of it.
+///
+/// # Errors
+/// [`NotOpened`], but never for a server that is not reached.
+pub async fn check(app: &App, owner: OwnerId, id: ConnectionId) -> Result<Vec<Guarantee>, NotOpened> {
+    let (connection, looked) = put_together(app, owner, id).await?;
+    if !looked {
+        match look(app, owner, id, &connection).await {
+            Err(NotOpened::Unseen(error)) => return Ok(connection.unreached(&error)),
+            other => other?,
+        }
+    }
+    Ok(connection.check().await)
+}
+
+/// Two that look at once both find the same.
+async fn look(app: &App, owner: OwnerId, id: ConnectionId, connection: &Connection) -> Result<(), NotOpened> {
+    let found = connection.wide().await.map_err(NotOpened::Unseen)?;
+    if found.wide {
+        return Err(NotOpened::Wide(found));
+    }
+    Ok(databases::looked(app, owner, id).await?)
+}
+
+/// The connection, and whether its account was looked at. No server is reached.
+async fn put_together(app: &App, owner: OwnerId, id: ConnectionId) -> Result<(Connection, bool), NotOpened> {
     let urls = databases::url(app, owner, id).await?;
     let read = Url::parse(urls.read.secret().expose())?;
     let write = urls
@@ -36,7 +80,7 @@ pub async fn open(app: &App, owner: OwnerId, id: ConnectionId) -> Result<Connect
         .transpose()?;
     let resource = Resource::new(ScopeKind::DbConnection, &id.to_string())
         .map_err(|error| DatabaseError::Fault(Fault::other(error.to_string())))?;
-    Ok(Connection::new(resource, read, write)?)
+    Ok((Connection::new(resource, read, write)?, urls.looked))
 }
 
 /// What one database call of this owner's may take, by the settings as they are now.

@@ -25,6 +25,8 @@ pub struct Connection {
     pub project: Named<ProjectId>,
     /// Whether the account that reads may do more than read, and its owner took that.
     pub wide: bool,
+    /// Whether its account was looked at, or taken unseen as wide, or is none (SQLite). Before that nothing is read through it.
+    pub looked: bool,
     /// Whether writes have an account of their own.
     pub has_write_account: bool,
     /// When it was added.
@@ -44,6 +46,8 @@ pub struct NewConnection {
     pub write_url: Option<DbUrl>,
     /// Whether the account that reads may do more than read, and its owner took that.
     pub wide: bool,
+    /// Whether the account was looked at. What is wide, and a file of SQLite, needs no look.
+    pub looked: bool,
 }
 
 /// The addresses of a connection, for the gateway alone.
@@ -53,6 +57,8 @@ pub struct Urls {
     pub read: DbUrl,
     /// With the account that writes, where there is one.
     pub write: Option<DbUrl>,
+    /// As [`Connection::looked`].
+    pub looked: bool,
 }
 
 #[derive(sqlx::FromRow)]
@@ -63,6 +69,7 @@ struct Row {
     project_id: i64,
     project_name: String,
     wide: bool,
+    looked: bool,
     has_write: bool,
     created_at: i64,
 }
@@ -82,6 +89,7 @@ impl TryFrom<Row> for Connection {
                 name: row.project_name,
             },
             wide: row.wide,
+            looked: row.looked,
             has_write_account: row.has_write,
             created_at: Time::from_micros(row.created_at),
         })
@@ -126,7 +134,8 @@ pub async fn add(app: &App, owner: OwnerId, new: NewConnection) -> Result<Connec
     app.db
         .write_in_turn(owner, RESOURCES, owner.get(), move |tx| {
             Box::pin(async move {
-                let args = (new.project, new.name.as_str(), engine.as_str(), new.wide, now);
+                let looked = (new.looked || new.wide || engine == DbEngine::Sqlite).then_some(now);
+                let args = (new.project, new.name.as_str(), engine.as_str(), new.wide, looked, now);
                 let inserted: Option<(i64,)> = tx.optional(&sql::INSERT, args).await.map_err(name_taken)?;
                 let id = ConnectionId::new(inserted.ok_or(DatabaseError::NoProject)?.0);
                 let url = key.seal(&place(owner, id, "url"), new.url.secret())?;
@@ -135,7 +144,7 @@ pub async fn add(app: &App, owner: OwnerId, new: NewConnection) -> Result<Connec
                     .map(|url| key.seal(&place(owner, id, "write_url"), url.secret()))
                     .transpose()?;
                 tx.run(&sql::SET_URLS, (id, url, write_url)).await?;
-                let data = json!({"name": new.name.as_str(), "engine": engine.as_str(), "project": new.project.to_string(), "wide": new.wide});
+                let data = json!({"name": new.name.as_str(), "engine": engine.as_str(), "project": new.project.to_string(), "wide": new.wide, "looked": looked.is_some()});
                 audit::record(tx, now, event("db.add", id, data)).await?;
                 of(tx, id).await
             })
@@ -187,13 +196,13 @@ pub(super) async fn of(tx: &mut Tx, connection: ConnectionId) -> Result<Connecti
 /// # Errors
 /// [`DatabaseError::NotFound`], [`DatabaseError::Seal`], or a fault.
 pub async fn url(app: &App, owner: OwnerId, connection: ConnectionId) -> Result<Urls, DatabaseError> {
-    let row: Option<(String, Option<String>)> = app
+    let row: Option<(String, Option<String>, bool)> = app
         .db
         .read(owner, move |tx| {
             Box::pin(async move { tx.optional(&sql::URLS, (connection,)).await })
         })
         .await?;
-    let (read, write) = row.ok_or(DatabaseError::NotFound)?;
+    let (read, write, looked) = row.ok_or(DatabaseError::NotFound)?;
     let key = seal::held(app)?;
     let open = |column, sealed: &str| -> Result<DbUrl, DatabaseError> {
         let url: Secret = key.open(&place(owner, connection, column), sealed)?;
@@ -202,7 +211,27 @@ pub async fn url(app: &App, owner: OwnerId, connection: ConnectionId) -> Result<
     Ok(Urls {
         read: open("url", &read)?,
         write: write.map(|sealed| open("write_url", &sealed)).transpose()?,
+        looked,
     })
+}
+
+/// Remembers that the account of a connection was looked at and may only read. To do it twice changes nothing.
+///
+/// # Errors
+/// A fault.
+pub async fn looked(app: &App, owner: OwnerId, connection: ConnectionId) -> Result<(), DatabaseError> {
+    let now = app.clock.now();
+    app.db
+        .write(owner, move |tx| {
+            Box::pin(async move {
+                if tx.run(&sql::LOOKED, (connection, now)).await? == 1 {
+                    let data = json!({"name": of(tx, connection).await?.name, "wide": false});
+                    audit::record(tx, now, event("db.look", connection, data)).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
 }
 
 /// Gives a database connection another name. Its id, which is what grants hold, stays.

@@ -5,7 +5,7 @@ use muster_store::{Sql, owned};
 macro_rules! live {
     ($which:literal) => {
         concat!(
-            "SELECT c.id, c.name, c.engine, c.project_id, p.name AS project_name, c.wide, (c.write_url IS NOT NULL) AS has_write, c.created_at ",
+            "SELECT c.id, c.name, c.engine, c.project_id, p.name AS project_name, c.wide, (c.looked_at IS NOT NULL) AS looked, (c.write_url IS NOT NULL) AS has_write, c.created_at ",
             "FROM db_connections c JOIN projects p ON p.owner_id = $1 AND p.id = c.project_id ",
             "WHERE c.owner_id = $1 AND c.removed_at IS NULL",
             $which
@@ -16,7 +16,7 @@ macro_rules! live {
 /// Without its addresses, which are sealed for the id that this gives it.
 pub(super) static INSERT: Sql = owned(
     "databases.insert",
-    "INSERT INTO db_connections (owner_id, project_id, name, engine, url, wide, created_at) SELECT $1, p.id, $3, $4, '', $5, $6 FROM projects p WHERE p.owner_id = $1 AND p.id = $2 AND p.removed_at IS NULL RETURNING id",
+    "INSERT INTO db_connections (owner_id, project_id, name, engine, url, wide, looked_at, created_at) SELECT $1, p.id, $3, $4, '', $5, $6, $7 FROM projects p WHERE p.owner_id = $1 AND p.id = $2 AND p.removed_at IS NULL RETURNING id",
 );
 pub(super) static SET_URLS: Sql = owned(
     "databases.set_urls",
@@ -26,7 +26,12 @@ pub(super) static LIST: Sql = owned("databases.list", live!(" ORDER BY c.id"));
 pub(super) static FIND: Sql = owned("databases.find", live!(" AND (c.id = $2 OR c.name = $3)"));
 pub(super) static URLS: Sql = owned(
     "databases.urls",
-    "SELECT url, write_url FROM db_connections WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
+    "SELECT url, write_url, (looked_at IS NOT NULL) AS looked FROM db_connections WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
+);
+/// Once: whoever is second changes nothing.
+pub(super) static LOOKED: Sql = owned(
+    "databases.looked",
+    "UPDATE db_connections SET looked_at = $3 WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL AND looked_at IS NULL",
 );
 pub(super) static RENAME: Sql = owned(
     "databases.rename",
@@ -39,4 +44,4 @@ pub(super) static REMOVE: Sql = owned(
 );
 
 /// All of them.
-pub static STATEMENTS: &[&Sql] = &[&INSERT, &SET_URLS, &LIST, &FIND, &URLS, &RENAME, &REMOVE];
+pub static STATEMENTS: &[&Sql] = &[&INSERT, &SET_URLS, &LIST, &FIND, &URLS, &LOOKED, &RENAME, &REMOVE];

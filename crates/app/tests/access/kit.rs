@@ -308,6 +308,7 @@ pub(crate) async fn add_connection(
         url: DbUrl::parse(Secret::new(url)).unwrap(),
         write_url: None,
         wide: false,
+        looked: false,
     };
     databases::add(app, owner, new).await.unwrap().id
 }

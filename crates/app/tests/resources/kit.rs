@@ -131,6 +131,7 @@ pub(crate) async fn try_connection(
         url: url("postgres://reader:read-word@db.test/app"),
         write_url: Some(url("postgres://writer:write-word@db.test/app")),
         wide: false,
+        looked: false,
     };
     databases::add(app, owner, new).await
 }

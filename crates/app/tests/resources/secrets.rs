@@ -180,6 +180,7 @@ fn both_accounts_are_of_one_engine_and_a_bad_token_is_not_stored() {
             url: url("postgres://db/app"),
             write_url: Some(url("mysql://db/app")),
             wide: true,
+            looked: true,
         };
         assert!(matches!(
             databases::add(app, owner, new).await,

@@ -282,12 +282,13 @@ fn databases(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         // Her project is not one of theirs.
         "insert" => (
             Nothing,
-            args![s.access.project, "a-connection", "postgres", false, THEN],
+            args![s.access.project, "a-connection", "postgres", false, THEN, THEN],
         ),
         "set_urls" => (Nothing, args![id, "taken over", NO_TEXT]),
         "list" => (Nothing, args![]),
         "find" => (Nothing, args![id, format!("{}-connection", s.name)]),
         "urls" => (Nothing, args![id]),
+        "looked" => (Nothing, args![id, LATE]),
         "rename" => (Nothing, args![id, "taken-over"]),
         "remove" => (Nothing, args![id, LATE]),
         _ => return None,

@@ -2,10 +2,14 @@
 
 mod json;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use mongodb::error::{Error as DriverError, ErrorKind};
+use mongodb::event::EventHandler;
+use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{ClientOptions, Tls as DriverTls, TlsOptions};
 use mongodb::{Client, Database};
 use tokio::sync::OnceCell;
@@ -16,6 +20,7 @@ use crate::catalogue::{ColumnInfo, Description, Guarantee, Object, Rule, Schema,
 use crate::classify::{Class, Verdict};
 use crate::error::{Error, Scrub};
 use crate::limits::Limits;
+use crate::net;
 
 /// What a role that only reads is granted.
 const NARROW: &[&str] = &[
@@ -36,6 +41,26 @@ pub(crate) struct Server {
     url: Url,
     scrub: Scrub,
     client: OnceCell<Client>,
+    /// Whether any server of the address was there, be it that it would not talk.
+    heard: Arc<AtomicBool>,
+}
+
+/// Whether an error means that nobody was there.
+fn nobody_there(error: &DriverError) -> bool {
+    match error.kind.as_ref() {
+        ErrorKind::DnsResolve { .. } => true,
+        ErrorKind::Io(error) => net::nobody_there(error),
+        _ => false,
+    }
+}
+
+/// Whether what the driver tells of its servers means that one is there.
+fn somebody_there(event: &SdamEvent) -> bool {
+    match event {
+        SdamEvent::ServerHeartbeatSucceeded(_) => true,
+        SdamEvent::ServerHeartbeatFailed(failed) => !nobody_there(&failed.failure),
+        _ => false,
+    }
 }
 
 impl Server {
@@ -44,6 +69,7 @@ impl Server {
             scrub: url.scrub(),
             url,
             client: OnceCell::new(),
+            heard: Arc::default(),
         }
     }
 
@@ -57,7 +83,7 @@ impl Server {
             .get_or_try_init(|| async {
                 let mut options = ClientOptions::parse(&self.url.given)
                     .await
-                    .map_err(|error| self.scrub.unreachable(error))?;
+                    .map_err(|error| self.scrub.closed(&error, nobody_there(&error)))?;
                 options.app_name = Some("muster".to_owned());
                 options.server_selection_timeout = Some(Duration::from_secs(10));
                 options.connect_timeout = Some(Duration::from_secs(10));
@@ -65,6 +91,12 @@ impl Server {
                 if options.tls.is_none() && self.url.tls != Tls::Off {
                     options.tls = Some(DriverTls::Enabled(TlsOptions::builder().build()));
                 }
+                let heard = Arc::clone(&self.heard);
+                options.sdam_event_handler = Some(EventHandler::callback(move |event| {
+                    if somebody_there(&event) {
+                        heard.store(true, Ordering::Relaxed);
+                    }
+                }));
                 Client::with_options(options).map_err(|error| self.scrub.unreachable(error))
             })
             .await?;
@@ -81,6 +113,9 @@ impl Server {
                 message: self.scrub.clean(&command.message),
                 position: None,
             },
+            ErrorKind::ServerSelection { .. } => {
+                self.scrub.closed(error, !self.heard.load(Ordering::Relaxed))
+            }
             _ => self.scrub.unreachable(error),
         }
     }

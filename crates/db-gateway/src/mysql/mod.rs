@@ -8,14 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, DriverError, Opts, OptsBuilder, Params, SslOpts, Value};
+use mysql_async::{Conn, DriverError, IoError, Opts, OptsBuilder, Params, SslOpts, Value};
 
 use crate::address::{Place, Tls, Url};
 use crate::answer::{Cell, Collector, Column, Rows};
 use crate::engine::Engine;
 use crate::error::{Error, Scrub};
 use crate::limits::Limits;
-use crate::stopping;
+use crate::{net, stopping};
 
 const MAX_IDLE: usize = 4;
 const IDLE_FOR: Duration = Duration::from_secs(60);
@@ -74,8 +74,8 @@ impl Server {
     async fn connect(&self) -> Result<Conn, Error> {
         tokio::time::timeout(Duration::from_secs(10), Conn::new(self.opts.clone()))
             .await
-            .map_err(|_| self.scrub.unreachable("nothing answered within 10 s"))?
-            .map_err(|error| self.scrub.unreachable(said(&error)))
+            .map_err(|_| self.scrub.away("nothing answered within 10 s"))?
+            .map_err(|error| self.scrub.closed(said(&error), nobody_there(&error)))
     }
 
     async fn session(&self) -> Result<Conn, Error> {
@@ -312,6 +312,11 @@ impl Server {
 async fn is_maria(conn: &mut Conn) -> Result<bool, mysql_async::Error> {
     let version: Option<String> = conn.query_first("SELECT VERSION()").await?;
     Ok(version.is_some_and(|version| version.to_ascii_lowercase().contains("mariadb")))
+}
+
+/// Whether an error means that nobody was there.
+fn nobody_there(error: &mysql_async::Error) -> bool {
+    matches!(error, mysql_async::Error::Io(IoError::Io(error)) if net::nobody_there(error))
 }
 
 /// The driver's errors show packets and options in Debug; only their sentences leave.

@@ -83,6 +83,7 @@ impl File {
         answer.unwrap_or_else(|_| {
             Err(Error::Unreachable {
                 why: "the thread that reads the file ended".to_owned(),
+                away: false,
             })
         })
     }
@@ -189,11 +190,13 @@ fn open(path: &Path, limits: Limits, mode: Mode, stopped: &Arc<AtomicBool>) -> R
         Ok(_) => {
             return Err(Error::Unreachable {
                 why: "the path is no file".to_owned(),
+                away: false,
             });
         }
         Err(error) => {
             return Err(Error::Unreachable {
                 why: error.to_string(),
+                away: false,
             });
         }
     }
@@ -209,6 +212,7 @@ fn open(path: &Path, limits: Limits, mode: Mode, stopped: &Arc<AtomicBool>) -> R
         Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(|error| {
             Error::Unreachable {
                 why: error.to_string(),
+                away: false,
             }
         })?;
     connection

@@ -521,7 +521,7 @@ mod heavy {
         assert_eq!(json(&at(&trusted), asked).await, "[[true]]");
         let unknown = read(&at("tls=verified"), asked).await.unwrap_err();
         assert!(
-            matches!(&unknown, Error::Unreachable { why } if why.contains("TLS failed")),
+            matches!(&unknown, Error::Unreachable { why, away: false } if why.contains("TLS failed")),
             "{unknown}"
         );
         let elsewhere = connection(

@@ -132,6 +132,17 @@ fn takes_narrow_accounts(place: &Place, engine: &str, narrow: &str, wide: &str) 
     }
     assert_eq!(place.json(&["db", "list"]), json!([]), "{engine} stored it");
 
+    let wrong = narrow
+        .replace("SECRET-word", "SECRET-wrong")
+        .replace("CHANGE_ME", "SECRET-wrong");
+    // The PostgreSQL of the tests asks nobody for a password.
+    if engine != "postgres" {
+        let refused = add(place, "wrong", &wrong, &[]);
+        assert_eq!(refused.code(), 1, "{engine} {refused:?}");
+        assert!(refused.err.contains("nothing was stored"), "{refused:?}");
+    }
+    assert_eq!(place.json(&["db", "list"]), json!([]), "{engine} stored it");
+
     let taken = document(&add(place, "wide", wide, &["--accept-wide-account"]));
     assert_eq!((&taken["wide"], &taken["engine"]), (&json!(true), &json!(engine)));
     assert_eq!(place.json(&["db", "show", "wide"]), taken);

@@ -1,7 +1,8 @@
-//! Databases that do not answer, callers that go away: nothing is stored unseen, no password is shown, no statement is left running.
+//! Databases that do not answer, callers that go away: nothing is read unseen, no password is shown, no statement is left running.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::os::unix::fs::symlink;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::databases::{Postgres, add, document, endless, place};
 use crate::mcp::Wire;
-use crate::support::Place;
+use crate::support::{Place, Said};
 
 /// A server that takes every connection and never says a word.
 fn silent() -> (TcpListener, u16) {
@@ -33,29 +34,97 @@ fn babbler(bytes: &'static [u8]) -> u16 {
     port
 }
 
+/// A port that nobody listens on.
+fn closed() -> u16 {
+    let (listener, port) = silent();
+    drop(listener);
+    port
+}
+
+fn shows_no_secret(said: &Said) {
+    assert!(
+        !said.out.contains("SECRET") && !said.err.contains("SECRET") && !said.err.contains('\u{1b}'),
+        "{said:?}"
+    );
+}
+
+/// Whether the words that a person reads say that nobody looked yet.
+fn is_unlooked(place: &Place, name: &str) -> bool {
+    place.ok(&["db", "show", name]).contains("not looked at yet")
+}
+
+/// What was added where nobody is there: stored, its owner told, and not taken for wide.
+fn is_stored_unlooked(place: &Place, name: &str, url: &str) {
+    let said = add(place, name, url, &[]);
+    assert_eq!(said.code(), 0, "{url} {said:?}");
+    let made = document(&said);
+    assert_eq!((&made["wide"], &made["name"]), (&json!(false), &json!(name)));
+    assert!(
+        said.err.contains("could not be looked at")
+            && said.err.contains("nothing is read")
+            && said.err.contains("muster db check"),
+        "{said:?}"
+    );
+    shows_no_secret(&said);
+    assert_eq!(place.json(&["db", "show", name]), made);
+    assert!(is_unlooked(place, name));
+}
+
 // spec: DBA-014
 #[test]
-fn what_does_not_answer_is_not_stored_unseen_and_shows_no_password() {
+fn a_server_that_is_not_there_is_stored_with_a_word_about_its_account_and_read_by_nobody() {
     let place = place();
-    let closed = {
-        let (listener, port) = silent();
-        drop(listener);
-        port
-    };
+    for (name, url) in [
+        ("one", "postgres://ada:SECRET-word@127.0.0.1:PORT/app"),
+        ("two", "mysql://ada:SECRET-word@127.0.0.1:PORT/app"),
+        ("three", "redis://:SECRET-word@127.0.0.1:PORT/0"),
+        ("four", "mongodb://ada:SECRET-word@127.0.0.1:PORT/app"),
+        ("five", "postgres://ada:SECRET-word@no-such-host.invalid/app"),
+        ("six", "mariadb://ada:SECRET-word@no-such-host.invalid/app"),
+        ("seven", "mongodb://ada:SECRET-word@no-such-host.invalid/app"),
+        ("eight", "redis://:SECRET-word@localhost/0?socket=/no/such/socket"),
+    ] {
+        is_stored_unlooked(&place, name, &url.replace("PORT", &closed().to_string()));
+        let said = place.run_with(&["db", "test", name, "--json"], "");
+        assert_eq!(document(&said)["error"]["code"], "unreachable", "{said:?}");
+        shows_no_secret(&said);
+        assert!(is_unlooked(&place, name));
+    }
+    let said = place.run_with(&["db", "shell", "one", "--json"], "SELECT 1;\n");
+    assert_eq!(document(&said)["error"]["code"], "unreachable", "{said:?}");
+    let said = place.run(&["db", "check", "one", "--json"]);
+    let found = document(&said);
+    assert_eq!((said.code(), &found["ok"]), (1, &json!(false)));
+    let all = found["guarantees"].as_array().unwrap();
+    assert!(
+        all.iter()
+            .any(|one| one["id"] == "reachable" && one["ok"] == false),
+        "{found}"
+    );
+    shows_no_secret(&said);
+    shows_no_secret(&place.run(&["audit", "list", "--json"]));
+    assert!(is_unlooked(&place, "one"));
+    // On standard output stands the id alone.
+    let url = format!("postgres://ada:SECRET-word@127.0.0.1:{}/app", closed());
+    let id = place.ok(&["db", "add", "nine", "--project", "engine", "--url", &url]);
+    assert_eq!(json!(id.trim_end()), place.json(&["db", "show", "nine"])["id"]);
+}
+
+// spec: DBA-014
+#[test]
+fn a_server_that_answers_and_does_not_let_muster_in_is_not_stored_and_shows_no_password() {
+    let place = place();
+    let closed = closed();
     let evil = babbler(b"\x1b[2J\xff\xffHTTP/1.1 200 OK\r\n\r\n");
     for (url, port) in [
-        ("postgres://ada:SECRET-word@127.0.0.1:PORT/app", closed),
-        ("mysql://ada:SECRET-word@127.0.0.1:PORT/app", closed),
-        ("redis://:SECRET-word@127.0.0.1:PORT/0", closed),
-        ("mongodb://ada:SECRET-word@127.0.0.1:PORT/app", closed),
         ("postgres://ada:SECRET-word@127.0.0.1:PORT/app", evil),
         (
             "postgres://ada:SECRET-word@127.0.0.1:PORT/app?sslmode=verify-full",
             evil,
         ),
-        ("mysql://ada:SECRET-word@127.0.0.1:PORT/app", evil),
         ("redis://:SECRET-word@127.0.0.1:PORT/0", evil),
         ("rediss://:SECRET-word@127.0.0.1:PORT/0", evil),
+        ("mongodb://ada:SECRET-word@127.0.0.1:PORT/app", evil),
     ] {
         let url = url.replace("PORT", &port.to_string());
         let said = add(&place, "away", &url, &[]);
@@ -72,10 +141,7 @@ fn what_does_not_answer_is_not_stored_unseen_and_shows_no_password() {
             error["message"].as_str().unwrap().contains("nothing was stored"),
             "{error}"
         );
-        assert!(
-            !said.out.contains("SECRET") && !said.err.contains("SECRET") && !said.err.contains('\u{1b}'),
-            "{said:?}"
-        );
+        shows_no_secret(&said);
     }
     assert_eq!(place.json(&["db", "list"]), json!([]));
     // Its owner may take it unseen, and it is marked as what it may well be.
@@ -88,6 +154,7 @@ fn what_does_not_answer_is_not_stored_unseen_and_shows_no_password() {
     );
     assert_eq!(document(&said)["wide"], json!(true));
     assert!(said.err.contains("marked as wide"), "{said:?}");
+    assert!(!is_unlooked(&place, "away"), "it was taken as it is");
     for words in [
         &["db", "test", "away", "--json"][..],
         &["db", "check", "away", "--json"],
@@ -147,7 +214,7 @@ mod heavy {
 
     // spec: DBA-014
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_wrong_password_and_a_server_that_hangs_are_told_without_the_password() {
+    async fn a_wrong_password_is_not_stored_and_a_server_that_hangs_is_without_the_password() {
         let Some(server) = Postgres::start().await else {
             return;
         };
@@ -163,23 +230,168 @@ mod heavy {
             "{said:?}"
         );
         assert!(!said.err.contains("SECRET"), "{said:?}");
+        // So has the database to be there.
+        let known = server.reader();
+        let (front, socket) = known.split_once("?host=").unwrap();
+        let (front, _) = front.rsplit_once('/').unwrap();
+        let unknown = format!("{front}/no_such_database?host={socket}");
+        let said = add(&place, "unknown", &unknown, &[]);
+        assert_eq!(said.code(), 1, "{said:?}");
+        assert!(said.err.contains("nothing was stored"), "{said:?}");
+        assert_eq!(place.json(&["db", "list"]), json!([]));
+        // Where only the account that writes has nobody to talk to, the other was looked at.
+        let gone = format!("postgres://ada:SECRET-word@127.0.0.1:{}/app", closed());
+        let said = add(&place, "half", &server.reader(), &["--write-url", &gone]);
+        assert_eq!(document(&said)["wide"], json!(false), "{said:?}");
+        assert!(said.err.contains("the account that writes"), "{said:?}");
+        assert!(!is_unlooked(&place, "half"));
         let (_listener, port) = silent();
         let begun = Instant::now();
-        for url in [
-            format!("postgres://ada:SECRET-word@127.0.0.1:{port}/app"),
-            format!("mariadb://ada:SECRET-word@127.0.0.1:{port}/app"),
-            format!("redis://:SECRET-word@127.0.0.1:{port}/0"),
+        for (name, url) in [
+            ("one", format!("postgres://ada:SECRET-word@127.0.0.1:{port}/app")),
+            ("two", format!("mariadb://ada:SECRET-word@127.0.0.1:{port}/app")),
+            ("three", format!("redis://:SECRET-word@127.0.0.1:{port}/0")),
+            ("four", format!("mongodb://ada:SECRET-word@127.0.0.1:{port}/app")),
         ] {
-            let said = add(&place, "hangs", &url, &[]);
-            assert_eq!(said.code(), 1, "{said:?}");
-            assert!(!said.out.contains("SECRET"), "{said:?}");
+            is_stored_unlooked(&place, name, &url);
         }
         assert!(
             begun.elapsed() < Duration::from_secs(150),
             "{:?}",
             begun.elapsed()
         );
-        assert_eq!(place.json(&["db", "list"]), json!([]));
+        server.end(&[]).await;
+    }
+
+    /// The same address by way of a folder that is not there before `arrives`.
+    fn far(place: &Place, url: &str) -> String {
+        let (front, _) = url.split_once("?host=").unwrap();
+        format!("{front}?host={}", place.path("far").display())
+    }
+
+    fn arrives(place: &Place, url: &str) {
+        let (_, folder) = url.split_once("?host=").unwrap();
+        symlink(folder, place.path("far")).unwrap();
+    }
+
+    fn looks(place: &Place) -> usize {
+        let log = place.json(&["audit", "list", "--event", "db.look"]);
+        log.as_array().unwrap().len()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_account_is_looked_at_before_its_first_use_and_never_again() {
+        let Some(server) = Postgres::start().await else {
+            return;
+        };
+        let place = place();
+        let url = server.reader();
+        for name in ["asked", "tested", "checked", "shelled", "twice"] {
+            is_stored_unlooked(&place, name, &far(&place, &url));
+        }
+        let mut wire = Wire::new(&place, &agent(&place), None);
+        let mut ask = || wire.call(query("SELECT v FROM t WHERE id = 1"));
+        let answer = ask();
+        let error = &answer["structuredContent"]["error"];
+        assert_eq!(
+            (&error["code"], &error["engine_code"]),
+            (&json!("engine_error"), &json!("unreachable")),
+            "{answer}"
+        );
+        assert!(is_unlooked(&place, "asked") && looks(&place) == 0);
+        arrives(&place, &url);
+        assert_eq!(ask()["structuredContent"]["rows"], json!([["a"]]));
+        assert!(!is_unlooked(&place, "asked"));
+        assert_eq!(place.json(&["db", "test", "tested"])["ok"], json!(true));
+        assert!(!is_unlooked(&place, "tested"));
+        assert_eq!(place.json(&["db", "check", "checked"])["ok"], json!(true));
+        assert!(!is_unlooked(&place, "checked"));
+        let said = place.run_with(&["db", "shell", "shelled", "--json"], "SELECT 7;\n");
+        assert_eq!(document(&said)["rows"], json!([[7]]), "{said:?}");
+        assert!(!is_unlooked(&place, "shelled"));
+        assert_eq!(looks(&place), 4);
+        // Two at once are one.
+        let both: Vec<_> = (0..2)
+            .map(|_| {
+                let mut command = place.command(&["db", "test", "twice", "--json"]);
+                command
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        for child in both {
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+        }
+        assert!(!is_unlooked(&place, "twice"));
+        assert_eq!(looks(&place), 5);
+        // What was found holds: it is not looked for again, by no process.
+        let (role, _) = url.trim_start_matches("postgres://").split_once(':').unwrap();
+        server.admin.damage(&format!("GRANT INSERT ON t TO {role}")).await;
+        assert_eq!(ask()["structuredContent"]["rows"], json!([["a"]]));
+        wire.leave();
+        let said = place.run_with(&["db", "shell", "asked", "--json"], "SELECT 8;\n");
+        assert_eq!(document(&said)["rows"], json!([[8]]), "{said:?}");
+        assert_eq!(looks(&place), 5);
+        server.end(&[]).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_account_that_turns_out_to_be_wide_reads_nothing_until_its_owner_takes_it() {
+        let Some(server) = Postgres::start().await else {
+            return;
+        };
+        let place = place();
+        let url = server.wide();
+        is_stored_unlooked(&place, "narrow", &far(&place, &url));
+        arrives(&place, &url);
+        let token = agent(&place);
+        let mut wire = Wire::new(&place, &token, None);
+        let answer = wire.call(query("SELECT v FROM t WHERE id = 1"));
+        let error = &answer["structuredContent"]["error"];
+        assert_eq!(error["code"], "wide_account", "{answer}");
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.contains("nothing was read") && message.contains("your owner"),
+            "{message}"
+        );
+        for words in [
+            &["db", "test", "narrow", "--json"][..],
+            &["db", "check", "narrow", "--json"],
+            &["db", "shell", "narrow", "--json"],
+        ] {
+            let said = place.run_with(words, "SELECT v FROM t;\n");
+            assert_eq!(said.code(), 1, "{said:?}");
+            let error = document(&said)["error"].clone();
+            assert_eq!(error["code"], "wide_account", "{words:?} {error}");
+            assert!(
+                error["message"]
+                    .as_str()
+                    .unwrap()
+                    .contains("may do more than read"),
+                "{error}"
+            );
+            let statements = error["statements"].as_array().unwrap();
+            assert!(!statements.is_empty() && said.err.contains(statements[0].as_str().unwrap()));
+        }
+        assert!(is_unlooked(&place, "narrow") && looks(&place) == 0);
+        assert_eq!(place.json(&["db", "show", "narrow"])["wide"], json!(false));
+        // Its owner takes it, under another id, and then it is read.
+        place.ok(&["db", "remove", "narrow"]);
+        let taken = document(&add(
+            &place,
+            "narrow",
+            &far(&place, &url),
+            &["--accept-wide-account"],
+        ));
+        assert_eq!(taken["wide"], json!(true));
+        assert!(!is_unlooked(&place, "narrow"));
+        let mut asked = query("SELECT v FROM t WHERE id = 1");
+        asked["arguments"]["connection_id"] = taken["id"].clone();
+        assert_eq!(wire.call(asked)["structuredContent"]["rows"], json!([["a"]]));
+        wire.leave();
         server.end(&[]).await;
     }
 

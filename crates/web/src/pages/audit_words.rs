@@ -1,7 +1,7 @@
 //! The words by which the audit page suggests a filter: events and outcomes. Never the only ones that can be looked for.
 
 /// The events that the filter suggests; any other may be typed.
-pub(super) const EVENTS: [&str; 66] = [
+pub(super) const EVENTS: [&str; 67] = [
     "ask.approve",
     "ask.refuse",
     "call",
@@ -9,6 +9,7 @@ pub(super) const EVENTS: [&str; 66] = [
     "chief.set",
     "db.add",
     "db.check",
+    "db.look",
     "db.remove",
     "db.rename",
     "db.shell",

@@ -20,7 +20,7 @@ use super::flash::{Flash, Opened, Place, Shown};
 use super::refuse;
 use super::view::{self, Here, Shell, When, lines, one_line, see_other};
 use crate::Web;
-use crate::databases::{NotOpened, open};
+use crate::databases::{NotOpened, check};
 use crate::whole::whole;
 
 /// Statements on the page.
@@ -280,9 +280,8 @@ pub(super) async fn act(
     let (app, owner) = (web.app.clone(), caller.owner);
     // What was tried is written down, whoever still waits for it.
     let checked = whole(&web.app, async move {
-        let gateway = open(&app, owner, id).await?;
-        let found = gateway.check().await;
-        let found: Vec<Checked> = found
+        let found: Vec<Checked> = check(&app, owner, id)
+            .await?
             .into_iter()
             .map(|one| Checked {
                 id: one.id.to_owned(),
@@ -300,11 +299,11 @@ pub(super) async fn act(
         Ok(true) => "Everything that was tried holds.",
         Ok(false) => "Something does not hold; it is marked below.",
         Err(NotOpened::Stored(error)) => return Err(refuse::database(&error)),
-        Err(error @ (NotOpened::Address(_) | NotOpened::Together(_))) => {
+        Err(error) => {
             return Err(refuse::page(
                 StatusCode::CONFLICT,
                 "Not done",
-                &error.to_string(),
+                &one_line(&error.to_string()),
                 refuse::TO_DATABASES,
             ));
         }

@@ -119,6 +119,7 @@ impl Doors {
             url: databases::DbUrl::parse(Secret::new(url)).unwrap(),
             write_url: None,
             wide: false,
+            looked: false,
         };
         databases::add(&self.app, self.ada(), new).await.unwrap().id
     }

@@ -2,6 +2,7 @@
 
 use muster_app::settings;
 use muster_policy::LayerName;
+use muster_testkit::{engines, postgres_admin_url};
 use serde_json::{Value, json};
 
 use super::agent_kit::{Agent, code, done, refused};
@@ -487,6 +488,35 @@ fn every_statement_of_an_agents_is_in_the_log_as_it_was_sent() {
             page.len(),
             log.len()
         );
+    });
+}
+
+#[test]
+fn an_account_that_turns_out_to_be_wide_is_read_through_no_tool_and_its_page_says_what_to_do() {
+    if engines().len() < 2 {
+        return;
+    }
+    doors(|doors| async move {
+        let project = doors.project("one", None).await;
+        let wide = doors.connection(project, "wide", &postgres_admin_url()).await;
+        let all = [("db_read", "any", "allow"), ("db_write", "any", "allow")];
+        let (agent, _) = doors.agent_with(project, "reader", &all).await;
+        for (tool, arguments) in family(&wide.to_string()) {
+            let error = refused(&doors.tool(&agent, tool, arguments).await);
+            assert_eq!(error["code"], "wide_account", "{tool} {error}");
+        }
+        let cookie = doors.sign_in("ada").await;
+        let address = format!("/databases/{wide}");
+        let tried = doors
+            .send(Ask::form(&address, &[("act", "check")]).cookie(&cookie))
+            .await;
+        assert_eq!(tried.status, 409);
+        let words = tried.text();
+        assert!(
+            words.contains("may do more than read") && words.contains("--accept-wide-account"),
+            "{words}"
+        );
+        assert!(doors.page(&cookie, &address).await.contains("Not tried yet"));
     });
 }
 

@@ -133,6 +133,7 @@ pub(crate) async fn connection(
         url: DbUrl::parse(Secret::new(url)).unwrap(),
         write_url: None,
         wide: false,
+        looked: false,
     };
     databases::add(app, owner, new).await.unwrap().id
 }

@@ -4,9 +4,9 @@ use muster_app::App;
 use muster_app::databases::{self, Checked, Connection, DbUrl};
 use muster_core::ids::OwnerId;
 use muster_core::text::terminal;
-use muster_db_gateway::{Connection as Gateway, Engine, Error, Guarantee, Url};
+use muster_db_gateway::{Connection as Gateway, Engine, Error, Guarantee, Url, Wide};
 use muster_policy::{Resource, ScopeKind};
-use muster_web::databases::{NotOpened, open};
+use muster_web::databases::{NotOpened, check as tried, open};
 use serde_json::json;
 
 use super::refused;
@@ -25,8 +25,18 @@ pub(super) fn gateway(url: &DbUrl, write_url: Option<&DbUrl>) -> Result<Gateway,
     Gateway::new(nameless, parsed(url)?, write).map_err(|_| refused(databases::DatabaseError::OtherEngine))
 }
 
-/// Whether the account that reads may do more. One that may, or that cannot be asked, is taken only from who accepts it.
-pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<bool, Failure> {
+/// What was found out about the account that reads.
+pub(super) struct Account {
+    /// Whether it may do more than read.
+    pub(super) wide: bool,
+    /// Whether it was looked at, or its owner took it unseen as wide.
+    pub(super) looked: bool,
+}
+
+/// Whether the account that reads may do more. One that may, or that the server does not let in, is taken only from who accepts it; where
+/// nobody is there that is found out later.
+pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<Account, Failure> {
+    let seen = |wide| Account { wide, looked: true };
     if gateway.engine() == Engine::Sqlite {
         // A file has no accounts, and may well be made later.
         if let Err(error) = gateway.test().await {
@@ -34,41 +44,51 @@ pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<bool, F
                 "muster: {error} It is stored all the same; muster db test tells when it is there"
             )));
         }
-        return Ok(false);
+        return Ok(seen(false));
     }
     let found = match gateway.wide().await {
         Ok(found) => found,
         Err(error) if accepted => {
             unseen(&error);
-            return Ok(true);
+            return Ok(seen(true));
+        }
+        Err(error) if error.is_away() => {
+            output::notice(&terminal(&format!(
+                "muster: {error} So its account could not be looked at: it is stored, and nothing is read through it until that was done, which happens by itself at the first use, or by muster db check"
+            )));
+            return Ok(Account {
+                wide: false,
+                looked: false,
+            });
         }
         Err(error) => return Err(unreached(&error, "--url")),
     };
     if found.wide && !accepted {
-        let reasons: Vec<String> = found.reasons.iter().map(|reason| terminal(reason)).collect();
-        let mut lines = found.statements.clone();
-        lines.insert(0, "These statements, run by an administrator, make an account that only reads (CHANGE_ME is its password):".to_owned());
-        return Err(Failure::refused(
-            "wide_account",
-            format!(
-                "the account of --url may do more than read, so nothing was stored. {} Make one that only reads and add that, or take this one with --accept-wide-account",
-                reasons.join(" ")
-            ),
-        )
-        .with("reasons", json!(found.reasons))
-        .with("statements", json!(found.statements))
-        .with_lines(lines));
+        let sentence = format!(
+            "the account of --url may do more than read, so nothing was stored. {} Make one that only reads and add that, or take this one with --accept-wide-account",
+            found.reasons.join(" ")
+        );
+        return Err(too_wide(&found, &sentence));
     }
     match gateway.test_write().await {
-        Ok(_) => Ok(found.wide),
-        Err(error) if accepted => {
+        Ok(_) => Ok(seen(found.wide)),
+        Err(error) if accepted || error.is_away() => {
             output::notice(&terminal(&format!(
                 "muster: with the account that writes: {error} It is stored all the same"
             )));
-            Ok(found.wide)
+            Ok(seen(found.wide))
         }
         Err(error) => Err(unreached(&error, "--write-url")),
     }
+}
+
+fn too_wide(found: &Wide, sentence: &str) -> Failure {
+    let mut lines = found.statements.clone();
+    lines.insert(0, "These statements, run by an administrator, make an account that only reads (CHANGE_ME is its password):".to_owned());
+    Failure::refused("wide_account", terminal(sentence))
+        .with("reasons", json!(found.reasons))
+        .with("statements", json!(found.statements))
+        .with_lines(lines)
 }
 
 fn unseen(error: &Error) {
@@ -103,10 +123,17 @@ fn unreached(error: &Error, which: &str) -> Failure {
 
 /// The gateway to a stored database.
 pub(super) async fn stored(app: &App, owner: OwnerId, found: &Connection) -> Result<Gateway, Failure> {
-    open(app, owner, found.id).await.map_err(|error| match error {
+    open(app, owner, found.id).await.map_err(not_opened)
+}
+
+fn not_opened(error: NotOpened) -> Failure {
+    let sentence = error.to_string();
+    match error {
         NotOpened::Stored(error) => refused(error),
-        NotOpened::Address(_) | NotOpened::Together(_) => Failure::refused("bad_address", error.to_string()),
-    })
+        NotOpened::Address(_) | NotOpened::Together(_) => Failure::refused("bad_address", sentence),
+        NotOpened::Unseen(error) => failed(&error, &sentence),
+        NotOpened::Wide(found) => too_wide(&found, &sentence),
+    }
 }
 
 /// Reaches the server with each account.
@@ -128,8 +155,7 @@ pub(super) async fn test(app: &App, owner: OwnerId, found: &Connection, json: bo
 
 /// Tries the guarantees, and writes what came of it into the audit log.
 pub(super) async fn check(app: &App, owner: OwnerId, found: &Connection, json: bool) -> Result<(), Failure> {
-    let gateway = stored(app, owner, found).await?;
-    let guarantees = gateway.check().await;
+    let guarantees = tried(app, owner, found.id).await.map_err(not_opened)?;
     let checked: Vec<Checked> = guarantees.iter().map(of).collect();
     databases::checked(app, owner, found.id, checked)
         .await

@@ -138,8 +138,10 @@ async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {
         Ok(_) => return Err(refused(DatabaseError::NameTaken)),
         Err(error) => return Err(refused(error)),
     }
+    let account = look::account(&gateway, args.accept_wide_account).await?;
     let new = NewConnection {
-        wide: look::account(&gateway, args.accept_wide_account).await?,
+        wide: account.wide,
+        looked: account.looked,
         name,
         project,
         url,
@@ -170,12 +172,17 @@ fn cells(found: &Connection) -> [String; 5] {
         (true, false) => "one, wide",
         (true, true) => "one that reads (wide), one that writes",
     };
+    let accounts = if found.looked {
+        accounts.to_owned()
+    } else {
+        format!("{accounts}; not looked at yet")
+    };
     [
         found.id.to_string(),
         found.name.clone(),
         found.engine.as_str().to_owned(),
         found.project.name.clone(),
-        accounts.to_owned(),
+        accounts,
     ]
 }
 

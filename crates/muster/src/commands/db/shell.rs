@@ -130,9 +130,11 @@ pub(super) async fn run(
     writes: bool,
     json: bool,
 ) -> Result<(), Failure> {
+    // A signal while this waits for a server simply ends the program.
+    let gateway = look::stored(app, owner, &found).await?;
     let mut signals = Signals::new()?;
     let mut shell = Shell {
-        gateway: look::stored(app, owner, &found).await?,
+        gateway,
         app,
         owner,
         found,

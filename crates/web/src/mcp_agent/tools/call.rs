@@ -124,13 +124,13 @@ impl Calling<'_> {
     }
 
     /// Waits for a database as long as somebody waits for the call. What is dropped then is stopped on the server, too.
-    pub(super) async fn running<T>(
+    pub(super) async fn running<T, E: Into<Failed>>(
         &self,
-        something: impl Future<Output = Result<T, muster_db_gateway::Error>>,
+        something: impl Future<Output = Result<T, E>>,
     ) -> Result<T, Failed> {
         tokio::select! {
             biased;
-            done = something => done.map_err(Failed::from),
+            done = something => done.map_err(Into::into),
             () = self.client.hangs_up() => Err(Failed::new(
                 "withdrawn",
                 "Given up: the database was told to stop the statement. If it writes, it may be done or not; look before you call again.",

@@ -83,7 +83,14 @@ impl From<NotOpened> for Failed {
                 )
                 .with("engine_code", "address")
             }
-            NotOpened::Together(error) => error.into(),
+            NotOpened::Together(error) | NotOpened::Unseen(error) => error.into(),
+            NotOpened::Wide(found) => {
+                tracing::warn!(reasons = ?found.reasons, "the account of a database connection may do more than read, and its owner did not accept that");
+                Self::new(
+                    "wide_account",
+                    "The account of this database may do more than read, so nothing was read. Only your owner can change that: by removing the connection and adding it with an account that only reads, or with --accept-wide-account.",
+                )
+            }
         }
     }
 }
@@ -128,7 +135,7 @@ async fn open(call: &Calling<'_>, named: Named) -> Result<Open, Failed> {
     let connection = if let Some(known) = call.databases.known(owner, id) {
         known
     } else {
-        let made = Arc::new(stored::open(call.app, owner, id).await?);
+        let made = Arc::new(call.running(stored::open(call.app, owner, id)).await?);
         call.databases.keep(owner, id, made.clone());
         made
     };
