@@ -199,7 +199,7 @@ mod heavy {
         let begun = Instant::now();
         let running = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'reader' AND COMMAND <> 'Sleep'";
         while server.client(running) != "0" {
-            assert!(begun.elapsed() < Duration::from_secs(3), "it still runs");
+            assert!(begun.elapsed() < Duration::from_secs(30), "it still runs");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
 

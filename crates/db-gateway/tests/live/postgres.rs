@@ -300,7 +300,7 @@ mod heavy {
         let running = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active'";
         let begun = Instant::now();
         while server.psql(running) != "0" {
-            assert!(begun.elapsed() < Duration::from_secs(3), "it still runs");
+            assert!(begun.elapsed() < Duration::from_secs(30), "it still runs");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
 
