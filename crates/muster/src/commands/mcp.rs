@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use muster_core::Secret;
-use muster_web::mcp_agent::{Open, Session};
+use muster_web::mcp_agent::{Open, Server, Session};
 use tracing::Level;
 
-use super::{app, base, bus, connect, serve};
+use super::{app, base, bus, connect, serve, serving};
 use crate::config::Config;
 use crate::output::Failure;
 
@@ -25,6 +25,7 @@ pub(super) async fn run(config: Config) -> Result<(), Failure> {
         })?;
     let stop = serve::stop_signal()?;
     let url = config.text("MUSTER_URL").map(str::to_owned);
+    let data_dir = config.data_dir.clone();
     let config = Arc::new(config);
     let open: Open = Box::new(move || {
         let config = config.clone();
@@ -34,12 +35,19 @@ pub(super) async fn run(config: Config) -> Result<(), Failure> {
                 .map_err(|failure| failure.sentence().to_owned())
         })
     });
-    let session = Session::new(token, url.as_deref(), open)
-        .map_err(|sentence| Failure::refused("bad_setting", sentence))?;
-    session
-        .begin()
-        .await
-        .map_err(|sentence| Failure::refused("unauthorized", sentence))?;
+    let server = url.map(|url| {
+        let own: Box<dyn Fn() -> Option<String> + Send + Sync> = {
+            let url = url.clone();
+            Box::new(move || serving::found(&data_dir, &url))
+        };
+        Server { url, own }
+    });
+    let session =
+        Session::new(token, server, open).map_err(|sentence| Failure::refused("bad_setting", sentence))?;
+    tokio::select! {
+        begun = session.begin() => begun.map_err(|sentence| Failure::refused("unauthorized", sentence))?,
+        () = stop.cancelled() => return Ok(()),
+    }
     session
         .serve(stop)
         .await

@@ -20,6 +20,7 @@ mod plugins;
 mod policy;
 mod project;
 pub(crate) mod serve;
+mod serving;
 mod setting;
 mod shown;
 mod task;

@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
+use super::serving::{self, Note};
 use super::{database, open_db};
 use crate::cli;
 use crate::config::Config;
@@ -24,6 +25,7 @@ pub(crate) struct Ready {
     /// The base of its links.
     pub(crate) base: String,
     listener: TcpListener,
+    note: Option<Note>,
     web: Web,
     setup: Setup,
 }
@@ -103,6 +105,12 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
         address
     };
     let origin = origin.and_listener(local);
+    let note = serving::note(&config.data_dir, local, &base)
+        .await
+        .inspect_err(|error| {
+            tracing::warn!(error = %error, "where this server listens could not be noted in the data folder; agents' sessions work on the database beside it");
+        })
+        .ok();
     let app = super::app(config, db, format!("http://{local}/mcp"), base.clone())?;
     let setup = Setup::default();
     let web = Web::new(
@@ -116,6 +124,7 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
         address,
         base,
         listener,
+        note,
         web,
         setup,
     })
@@ -173,8 +182,11 @@ impl Ready {
         background::start_sweep(&self.app);
         let tasks = self.app.tasks.clone();
         let stopping = stop.clone();
+        let note = self.note;
         let ending = tokio::spawn(async move {
             stopping.cancelled().await;
+            // Before the address is given back: another program may take it then.
+            drop(note);
             // Ends waiting claims and running turns, so that their requests can be answered.
             tasks.stop().await;
         });

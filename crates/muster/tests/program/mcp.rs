@@ -406,6 +406,90 @@ fn a_call_on_standard_streams_waits_for_another_process_and_leaves_no_trace_when
     assert!(!world.task.is_empty());
 }
 
+#[test]
+fn a_session_that_is_stopped_gives_up_what_waits_at_the_server_and_says_so() {
+    let place = Place::new();
+    let world = World::new(&place, &[], &["tasks_write"]);
+    let _watch = Watch::new(&place);
+    let server = place.serve();
+    for (nth, signal) in [Signal::SIGTERM, Signal::SIGINT].into_iter().enumerate() {
+        let mut wire = Wire::new(&place, &world.token, Some(&server.url()));
+        let id = wire.begin("tools/call", world.create("stopped"));
+        let ask = asks(&place, "parked", 1).remove(0);
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(wire.child.id()).unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+        assert_eq!(code(&wire.answer(id)["result"]), "withdrawn");
+        assert!(wire.child.wait().unwrap().success());
+        asks(&place, "withdrawn", nth + 1);
+        let late = place.run(&["asks", "approve", &ask]);
+        assert_eq!(late.code(), 1, "{}", late.err);
+    }
+    let rows = place.json(&["audit", "list", "--outcome", "withdrawn"]);
+    assert_eq!(rows.as_array().unwrap().len(), 2);
+    assert_eq!(World::titles(&place), ["own"]);
+    server.kill();
+}
+
+/// A program at an address of its own that answers everything in the same words. Its address, and what it was sent.
+fn foreigner(answer: &'static str) -> (String, std::sync::Arc<std::sync::Mutex<Vec<u8>>>) {
+    use std::io::Read as _;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let all = heard.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut some = [0; 4_096];
+            let read = stream.read(&mut some).unwrap_or(0);
+            all.lock().unwrap().extend_from_slice(&some[..read]);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    (url, heard)
+}
+
+#[test]
+fn a_token_that_counts_here_is_sent_to_no_other_server_and_its_calls_are_answered_here() {
+    let place = Place::new();
+    let world = World::new(&place, &["tasks_write"], &[]);
+    let html =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>";
+    let not_done = "HTTP/1.1 501 Not Implemented\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    for (title, answer) in [("beside a page", html), ("beside a 501", not_done)] {
+        let (url, heard) = foreigner(answer);
+        let mut wire = Wire::new(&place, &world.token, Some(&url));
+        done(&wire.call(world.create(title)));
+        assert!(wire.leave().success());
+        assert!(heard.lock().unwrap().is_empty(), "it was spoken to");
+    }
+    // Another muster, whose tokens are others.
+    let other = Place::new();
+    other.add_owner("bob");
+    let server = other.serve();
+    let mut wire = Wire::new(&place, &world.token, Some(&server.url()));
+    done(&wire.call(world.create("beside another muster")));
+    assert!(wire.leave().success());
+    server.kill();
+    // What a server that was killed noted is believed by nobody.
+    let server = place.serve();
+    let url = server.url();
+    server.kill();
+    let mut wire = Wire::new(&place, &world.token, Some(&url));
+    done(&wire.call(world.create("after a kill")));
+    assert_eq!(World::titles(&place).len(), 5);
+    // A token that was revoked is told to be, although no server answers.
+    let tokens = place.json(&["token", "list"]);
+    let own = |token: &&Value| token["label"] == "worker";
+    let id = tokens.as_array().unwrap().iter().find(own).unwrap()["id"].clone();
+    place.ok(&["token", "revoke", id.as_str().unwrap()]);
+    let asked = wire.begin("tools/call", world.create("revoked"));
+    let said = wire.answer(asked);
+    let sentence = said["error"]["message"].as_str().unwrap();
+    assert!(sentence.contains("is no live agent token"), "{sentence}");
+    assert!(!sentence.contains("MUSTER_URL"), "{sentence}");
+}
+
 mod heavy {
     use super::*;
 

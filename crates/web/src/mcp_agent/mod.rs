@@ -30,7 +30,7 @@ use crate::router::{Door, Table};
 
 pub(crate) use caller::agents_only;
 pub(crate) use flight::Calls;
-pub use stdio::{Open, Session};
+pub use stdio::{Open, Server, Session};
 pub(crate) use tools::Databases;
 
 /// The largest arguments are a task's text of 256 KiB; this leaves room for every way of spelling one.

@@ -1,5 +1,6 @@
 //! A running muster at the other end of an address: passes one request on and reads its answer. Never follows a redirect, and never sends a request twice.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -30,19 +31,19 @@ pub(super) enum Heard {
     Broken,
 }
 
-/// The server.
+/// The server. Cloning shares the numbers of its requests.
+#[derive(Clone)]
 pub(super) struct Remote {
     client: reqwest::Client,
     door: Url,
     token: Secret,
-    next: AtomicU64,
+    next: Arc<AtomicU64>,
 }
 
 impl Remote {
     /// The muster at `base`.
     pub(super) fn new(base: &str, token: Secret) -> Result<Self, String> {
-        let door = Url::parse(&format!("{}/mcp", base.trim_end_matches('/')))
-            .map_err(|error| format!("MUSTER_URL is no address: {error}"))?;
+        let door = door(base)?;
         let client = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             // A kept connection may have died with the server it led to, and a call must not be sent twice to find out.
@@ -55,7 +56,17 @@ impl Remote {
             client,
             door,
             token,
-            next: AtomicU64::new(1),
+            next: Arc::new(AtomicU64::new(1)),
+        })
+    }
+
+    /// The same at another address.
+    pub(super) fn at(&self, base: &str) -> Result<Self, String> {
+        Ok(Self {
+            client: self.client.clone(),
+            door: door(base)?,
+            token: self.token.clone(),
+            next: self.next.clone(),
         })
     }
 
@@ -95,6 +106,11 @@ impl Remote {
         }
         understood(&read, method, &id)
     }
+}
+
+fn door(base: &str) -> Result<Url, String> {
+    Url::parse(&format!("{}/mcp", base.trim_end_matches('/')))
+        .map_err(|error| format!("MUSTER_URL is no address: {error}"))
 }
 
 /// What is made of an answer that is none of muster's: a call may have been carried out before it was lost, and is not sent again.

@@ -1,7 +1,10 @@
 //! The same server on standard streams, for one agent's client: through a running muster where one answers, else on the database itself. Never answers before its token was found to count.
+//!
+//! A token that counts in the database here is sent to no other server than this database's own: whatever else listens at the address may be anybody.
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_app::App;
@@ -34,28 +37,47 @@ const STOPPING: Duration = Duration::from_secs(5);
 /// Opens the app on the database, or says why not.
 pub type Open = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<App, String>> + Send>> + Send + Sync>;
 
+/// The server at the address that was set.
+pub struct Server {
+    /// The address.
+    pub url: String,
+    /// Where the data folder's own server is reached, if the address leads to it and it listens now.
+    pub own: Box<dyn Fn() -> Option<String> + Send + Sync>,
+}
+
 /// One agent's session on standard streams.
 pub struct Session {
     token: Secret,
     remote: Option<Remote>,
+    own: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
     open: Open,
     app: OnceCell<App>,
+    /// Whether the token has counted in the database here.
+    counted: AtomicBool,
+    /// A signal ends the session.
+    stopped: CancellationToken,
     databases: Databases,
     calls: TaskTracker,
 }
 
 impl Session {
-    /// A session of the agent with this token: through the muster at `url` where it answers, else on what `open` opens.
+    /// A session of the agent with this token: through the muster at `server` where it answers, else on what `open` opens.
     ///
     /// # Errors
     /// A sentence, for an address that is none.
-    pub fn new(token: Secret, url: Option<&str>, open: Open) -> Result<Self, String> {
-        let remote = url.map(|url| Remote::new(url, token.clone())).transpose()?;
+    pub fn new(token: Secret, server: Option<Server>, open: Open) -> Result<Self, String> {
+        let remote = server
+            .as_ref()
+            .map(|server| Remote::new(&server.url, token.clone()))
+            .transpose()?;
         Ok(Self {
             token,
             remote,
+            own: server.map(|server| server.own),
             open,
             app: OnceCell::new(),
+            counted: AtomicBool::new(false),
+            stopped: CancellationToken::new(),
             databases: Databases::default(),
             calls: TaskTracker::new(),
         })
@@ -66,6 +88,10 @@ impl Session {
     /// # Errors
     /// A sentence: it counts nowhere, or nowhere is anything that could tell.
     pub async fn begin(&self) -> Result<(), String> {
+        // First where it may be looked up without telling it to anybody.
+        let Err(away) = self.here().await else {
+            return Ok(());
+        };
         if let Some(remote) = &self.remote {
             match remote.ask("ping", &json!({})).await {
                 Heard::Result(_) => return Ok(()),
@@ -73,20 +99,37 @@ impl Session {
                 Heard::Error(_) | Heard::Nobody | Heard::Broken => {}
             }
         }
-        self.here().await.map(drop)
+        Err(away.sentence())
     }
 
-    /// The app on the database, and who calls, looked up anew.
-    async fn here(&self) -> Result<(&App, AgentCaller), String> {
-        let app = self.app.get_or_try_init(|| (self.open)()).await?;
+    /// Who calls, looked up anew in the database here.
+    async fn here(&self) -> Result<AgentCaller, Away> {
+        let app = self
+            .app
+            .get_or_try_init(|| (self.open)())
+            .await
+            .map_err(Away::Broken)?;
         match accounts::agent(app, self.token.expose()).await {
-            Ok(Some(caller)) => Ok((app, caller)),
-            Ok(None) => Err(NOT_LIVE.to_owned()),
+            Ok(Some(caller)) => {
+                self.counted.store(true, Ordering::Relaxed);
+                Ok(caller)
+            }
+            Ok(None) => Err(Away::NotLive),
             Err(fault) => {
                 tracing::error!(error = %fault.chain(), "the token could not be looked up");
-                Err(fault.sentence().to_owned())
+                Err(Away::Broken(fault.sentence().to_owned()))
             }
         }
+    }
+
+    /// The server that a request may be sent to: where the token has counted here, only the one of this data folder, as long as it listens.
+    fn server(&self) -> Option<Remote> {
+        let remote = self.remote.as_ref()?;
+        if !self.counted.load(Ordering::Relaxed) {
+            return Some(remote.clone());
+        }
+        let base = self.own.as_ref().and_then(|own| own())?;
+        remote.at(&base).ok()
     }
 
     /// Serves until the client leaves or `stop`.
@@ -111,6 +154,8 @@ impl Session {
             async move {
                 tokio::select! {
                     () = stopping.cancelled() => {
+                        // What waits at a server hears of no stop here: it is given up.
+                        this_too.stopped.cancel();
                         this_too.end().await;
                         cut.cancel();
                     }
@@ -163,6 +208,23 @@ impl Session {
     }
 }
 
+/// Why a call cannot be answered on the database here.
+enum Away {
+    /// The token is none that counts in it.
+    NotLive,
+    /// It could not be opened or read; a sentence.
+    Broken(String),
+}
+
+impl Away {
+    fn sentence(self) -> String {
+        match self {
+            Self::NotLive => NOT_LIVE.to_owned(),
+            Self::Broken(sentence) => sentence,
+        }
+    }
+}
+
 const NOT_LIVE: &str = "MUSTER_AGENT_TOKEN is no live agent token here; `muster token create --kind agent --task TASK` makes one. Nothing was answered";
 
 /// What the protocol's library calls.
@@ -187,26 +249,38 @@ impl Handler {
     async fn place(&self, method: &str, params: &Value) -> Result<Place, ErrorData> {
         let until = tokio::time::Instant::now() + RESTART.0;
         loop {
-            if let Some(remote) = &self.session.remote {
+            if let Some(remote) = self.session.server() {
                 match remote.ask(method, params).await {
                     Heard::Result(value) => return Ok(Place::There(value)),
                     Heard::Error(error) => return Ok(Place::Refused(error)),
+                    // One that counted here is looked up here once more: the server may be on another database.
+                    Heard::Unauthorized if self.session.counted.load(Ordering::Relaxed) => {}
                     Heard::Unauthorized => return Err(ErrorData::invalid_request(NOT_LIVE, None)),
                     Heard::Broken => return Ok(Place::Broken),
                     Heard::Nobody => {}
                 }
             }
             match self.session.here().await {
-                Ok((_, caller)) => return Ok(Place::Here(caller)),
-                Err(sentence) if self.session.remote.is_none() => {
-                    return Err(ErrorData::invalid_request(sentence, None));
+                Ok(caller) => return Ok(Place::Here(caller)),
+                // It counted here, so this is the database that decides it.
+                Err(Away::NotLive) if self.session.counted.load(Ordering::Relaxed) => {
+                    return Err(ErrorData::invalid_request(NOT_LIVE, None));
+                }
+                Err(away) if self.session.remote.is_none() => {
+                    return Err(ErrorData::invalid_request(away.sentence(), None));
                 }
                 Err(_) if tokio::time::Instant::now() < until => tokio::time::sleep(RESTART.1).await,
-                Err(_) => {
+                Err(Away::NotLive) => {
                     return Err(ErrorData::internal_error(
-                        "no muster answers at MUSTER_URL, and its database is not on this machine; nothing was done",
+                        "no muster answers at MUSTER_URL, and MUSTER_AGENT_TOKEN is no live agent token in the database here; nothing was done",
                         None,
                     ));
+                }
+                Err(Away::Broken(sentence)) => {
+                    let sentence = format!(
+                        "no muster answers at MUSTER_URL, and the database here does not answer either ({sentence}); nothing was done"
+                    );
+                    return Err(ErrorData::internal_error(sentence, None));
                 }
             }
         }
@@ -245,7 +319,14 @@ impl ServerHandler for Handler {
         let name = request.name;
         let arguments = request.arguments.unwrap_or_default();
         let params = json!({"name": name, "arguments": arguments});
-        let Some(placed) = client.waiting(self.place("tools/call", &params)).await else {
+        let placed = tokio::select! {
+            biased;
+            placed = client.waiting(self.place("tools/call", &params)) => placed,
+            () = self.session.stopped.cancelled(), if self.session.remote.is_some() => {
+                return Ok(tools::given_up().into());
+            }
+        };
+        let Some(placed) = placed else {
             return Ok(tools::withdrawn().into());
         };
         match placed? {

@@ -74,6 +74,15 @@ pub(super) fn withdrawn() -> CallToolResult {
     CallToolResult::structured_error(Failed::withdrawn().into_value())
 }
 
+/// The answer to a call that was at the server when its session was ended.
+pub(super) fn given_up() -> CallToolResult {
+    let failed = Failed::new(
+        "withdrawn",
+        "Given up: this session was ended while the call was at the server. If it waited for your owner, it waits no longer and nothing was done; if it ran already, it may be done or not. Look before you call again.",
+    );
+    CallToolResult::structured_error(failed.into_value())
+}
+
 /// The answer to a call whose server went away under it.
 pub(super) fn unknown() -> CallToolResult {
     let failed = Failed::new(
