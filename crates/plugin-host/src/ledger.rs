@@ -17,6 +17,11 @@ use crate::trust::Trust;
 
 const VERSION: u32 = 1;
 
+/// Most tools of one server.
+pub(crate) const MOST_TOOLS: usize = 2_000;
+/// Most bytes of what is kept of one server's tools.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
+
 /// An installed package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Installed {
@@ -62,6 +67,21 @@ pub struct Pins {
     /// Tools that were listed differently since, or are new.
     #[serde(default)]
     pub changed: BTreeSet<String>,
+    /// Beginnings of names that are too long to be offered; not all of them where there are many.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub too_long: BTreeSet<String>,
+}
+
+impl Pins {
+    /// Whether they are no more than the ledger keeps of one server.
+    pub(crate) fn fits(&self) -> bool {
+        if self.tools.len() > MOST_TOOLS || self.changed.len() > MOST_TOOLS {
+            return false;
+        }
+        // No name is written into a text that is thrown away when the names alone are too much.
+        let names: usize = self.tools.keys().chain(&self.changed).map(String::len).sum();
+        names <= MOST_BYTES && serde_json::to_vec(self).is_ok_and(|text| text.len() <= MOST_BYTES)
+    }
 }
 
 /// One tool.

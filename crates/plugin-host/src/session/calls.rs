@@ -7,10 +7,11 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::state::{Kind, Pending};
-use super::tools::{self, Tool, Tools};
+use super::tools::{self, Now, Tool, Tools};
 use super::{Ask, Inner, Refused, Verdict};
 use crate::events::Happening;
 use crate::jsonrpc::{self, Fields, answer, code, failure, quoted};
+use crate::ledger::Pins;
 use crate::settings::{Ruling, Why};
 
 /// Most pages and most bytes of a list of tools.
@@ -76,9 +77,17 @@ impl Inner {
             }
         }
         let pages = self.pages(meta.as_deref()).await?;
-        let tools = tools::read(&self.ready.key, &pages, &self.ready.taken, |now| self.pinned(now))
-            .map_err(Refused::Sentence)?;
-        let tools = Arc::new(tools);
+        let tools = match tools::read(&self.ready.key, &pages, &self.ready.taken, |now| self.pinned(now)) {
+            Ok(tools) => Arc::new(tools),
+            Err(why) => {
+                // What was offered before is not what there is now.
+                self.state().tools = None;
+                if self.state().drop_tool(&why) {
+                    self.events.server(Happening::ToolDropped, Some(why.clone()));
+                }
+                return Err(Refused::Sentence(why));
+            }
+        };
         let new: Vec<(String, String)> = {
             let mut state = self.state();
             state.tools = Some(tools.clone());
@@ -86,7 +95,7 @@ impl Inner {
             let new = tools
                 .withheld
                 .iter()
-                .filter(|(name, _)| state.dropped.insert((*name).clone()));
+                .filter(|(name, _)| state.drop_tool(name));
             new.map(|(name, why)| (name.clone(), why.clone())).collect()
         };
         for (name, why) in new {
@@ -153,30 +162,34 @@ impl Inner {
     }
 
     /// What was approved, noting what there is now.
-    fn pinned(
-        &self,
-        now: &std::collections::BTreeMap<String, crate::ledger::Pin>,
-    ) -> Option<crate::ledger::Pins> {
+    ///
+    /// # Errors
+    /// A sentence, when there is more than is kept of one server; nothing is noted then.
+    fn pinned(&self, now: &Now) -> Result<Option<Pins>, String> {
         let id = self.ready.key.stable_id();
         let definition = &self.ready.definition;
         let book = &self.ready.host.book;
-        let known = book.read().ok()?.pins.get(&id).cloned();
-        let pins = tools::pin(known.as_ref(), definition, now);
-        if known.as_ref() == Some(&pins) {
-            return Some(pins);
+        let Ok(ledger) = book.read() else {
+            return Ok(None);
+        };
+        let known = ledger.pins.get(&id);
+        let pins = tools::pin(known, definition, now)?;
+        if known == Some(&pins) {
+            return Ok(Some(pins));
         }
-        let mut kept = None;
+        let mut kept = Ok(None);
         let noted = book.note(|ledger| {
             // Pinned by another session meanwhile, or approved anew: what the ledger says now counts.
-            let pins = tools::pin(ledger.pins.get(&id), definition, now);
+            kept = tools::pin(ledger.pins.get(&id), definition, now).map(Some);
             let current = ledger.trust(&id).decision;
-            if current.is_some_and(|decision| decision.hash == *definition) {
+            if let Ok(Some(pins)) = &kept
+                && current.is_some_and(|decision| decision.hash == *definition)
+            {
                 ledger.pins.insert(id.clone(), pins.clone());
             }
-            kept = Some(pins);
         });
         // Without a pin that is kept no tool is what was approved, so each asks.
-        noted.ok().and(kept)
+        if noted.is_err() { Ok(None) } else { kept }
     }
 
     /// Decides about the agent's `tools/call`.

@@ -286,3 +286,42 @@ async fn a_request_without_an_id_does_not_pass_a_door_either() {
     let refused = world.happenings();
     assert_eq!(refused.iter().filter(|word| *word == "call deny:rule").count(), 3);
 }
+
+#[tokio::test]
+async fn a_server_that_lists_ever_more_fills_neither_the_ledger_nor_the_log() {
+    let world = World::new();
+    never_ask(&world);
+    let key = world.installed("p", &["growing"]);
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    let mut refused = 0;
+    for _ in 0..6 {
+        let answer = agent.ask("tools/list", json!({})).await;
+        match answer["error"]["message"].as_str() {
+            None => assert_eq!(answer["result"]["tools"].as_array().unwrap().len(), 901),
+            Some(why) => {
+                assert!(why.contains("approve it again"), "{why}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused >= 3, "{refused}");
+    // Nothing is offered of a list that is withheld, not even what was offered before it.
+    assert_eq!(error_code(&agent.call("short", json!({})).await), "server_failed");
+    agent.close().await;
+    for name in ["ledger.json", "events.jsonl"] {
+        let size = fs::metadata(world.path("data/plugins").join(name)).unwrap().len();
+        assert!(size < 4 << 20, "{name}: {size}");
+    }
+    let dropped: Vec<Value> = world
+        .events()
+        .into_iter()
+        .filter(|event| event["event"] == "tool_dropped")
+        .collect();
+    assert!(dropped.iter().any(|event| event["tool"].is_null()));
+    assert!(dropped.iter().any(|event| event["tool"].as_str().is_some_and(|tool| tool.contains("1xxx"))));
+    let inspected = serde_json::to_string(&world.host.inspect("p").unwrap()).unwrap();
+    assert!(inspected.contains("is not offered") && inspected.len() < 4 << 20);
+    assert_eq!(world.host.list().unwrap().len(), 1);
+    world.host.remove("p").unwrap();
+}

@@ -63,7 +63,11 @@ def tool(name, **more):
 
 
 def tools():
+    global LISTS
+    LISTS += 1
     read_only = {"annotations": {"readOnlyHint": True}}
+    if HOW == "growing":
+        return [tool("%d" % LISTS + "x" * (1 << 20)), tool("short")] + [tool("n%d-%d" % (LISTS, number)) for number in range(900)]
     if HOW == "thousand":
         return [tool("tool-%d" % number) for number in range(1000)]
     if HOW == "crossing":
@@ -91,6 +95,7 @@ def tools():
 
 
 CHANGES = 0
+LISTS = 0
 
 
 def call(request):
