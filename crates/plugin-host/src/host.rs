@@ -317,10 +317,9 @@ impl Host {
                     why,
                     status: status(&facts),
                 })?;
-                let changed_tools = ledger
-                    .pins
-                    .get(&one.id)
-                    .is_some_and(|pins| !pins.changed.is_empty() || !pins.too_long.is_empty() || !pins.fits());
+                let changed_tools = ledger.pins.get(&one.id).is_some_and(|pins| {
+                    !pins.changed.is_empty() || !pins.too_long.is_empty() || !pins.fits()
+                });
                 if act == Act::Approve && (new != trust || changed_tools) {
                     // The tools are pinned anew at the first start after an approval.
                     ledger.pins.remove(&one.id);

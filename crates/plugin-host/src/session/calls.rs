@@ -92,10 +92,7 @@ impl Inner {
             let mut state = self.state();
             state.tools = Some(tools.clone());
             state.fresh = !for_agent;
-            let new = tools
-                .withheld
-                .iter()
-                .filter(|(name, _)| state.drop_tool(name));
+            let new = tools.withheld.iter().filter(|(name, _)| state.drop_tool(name));
             new.map(|(name, why)| (name.clone(), why.clone())).collect()
         };
         for (name, why) in new {

@@ -116,7 +116,9 @@ pub(crate) fn read(
     let mut tools = Tools::default();
     for tool in &long {
         let reason = format!("its name has more than {LONGEST_RAW_NAME} bytes; it is not offered");
-        tools.withheld.insert(key.tool_prefix() + &shown(&tool.name), reason);
+        tools
+            .withheld
+            .insert(key.tool_prefix() + &shown(&tool.name), reason);
     }
     let mut texts = Vec::new();
     for tool in &listed {
@@ -132,7 +134,11 @@ pub(crate) fn read(
             continue;
         }
         let pin = pins.as_ref().and_then(|pins| pins.tools.get(&tool.name));
-        let same = pin.is_some_and(|pin| *pin == tool.pin);
+        // What was once something else asks until the next approval, also when it is as it was again.
+        let once = pins
+            .as_ref()
+            .is_some_and(|pins| pins.changed.contains(&tool.name));
+        let same = !once && pin.is_some_and(|pin| *pin == tool.pin);
         let called = sanitise(&tool.name);
         texts.push(text(tool, &called, &registered));
         tools.offered.insert(
@@ -271,7 +277,9 @@ mod tests {
     fn list(page: &str, taken: &[&str], pins: Option<&Pins>) -> Tools {
         let taken = taken.iter().map(|name| (*name).to_owned()).collect();
         read(&key(), &[page.to_owned()], &taken, |now| {
-            Ok(Some(pins.cloned().unwrap_or_else(|| pin(None, "d", now).unwrap())))
+            Ok(Some(
+                pins.cloned().unwrap_or_else(|| pin(None, "d", now).unwrap()),
+            ))
         })
         .unwrap()
     }
@@ -355,7 +363,11 @@ mod tests {
         ] {
             let now = list(&tool(other), &[], Some(&pins));
             assert!(!now.offered["a"].hinted && now.offered["a"].changed, "{other}");
-            assert!(kept(Some(&pins), "d", &tool(other)).unwrap().changed.contains("a"));
+            let later = kept(Some(&pins), "d", &tool(other)).unwrap();
+            assert!(later.changed.contains("a"));
+            // And back again.
+            let back = list(&first, &[], Some(&kept(Some(&later), "d", &first).unwrap()));
+            assert!(!back.offered["a"].hinted && back.offered["a"].changed, "{other}");
         }
         let new = r#"{"tools":[{"name":"b","annotations":{"readOnlyHint":true}}]}"#;
         assert!(list(new, &[], Some(&pins)).offered["b"].changed);
@@ -380,7 +392,11 @@ mod tests {
         let mut pins = kept(None, "d", &page(&mut std::iter::once("first".to_owned()))).unwrap();
         let mut refused = 0;
         for round in 0..40 {
-            match kept(Some(&pins), "d", &page(&mut (0..100).map(|n| format!("r{round}-{n}")))) {
+            match kept(
+                Some(&pins),
+                "d",
+                &page(&mut (0..100).map(|n| format!("r{round}-{n}"))),
+            ) {
                 Ok(more) => pins = more,
                 Err(_) => refused += 1,
             }

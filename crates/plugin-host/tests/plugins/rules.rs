@@ -319,9 +319,50 @@ async fn a_server_that_lists_ever_more_fills_neither_the_ledger_nor_the_log() {
         .filter(|event| event["event"] == "tool_dropped")
         .collect();
     assert!(dropped.iter().any(|event| event["tool"].is_null()));
-    assert!(dropped.iter().any(|event| event["tool"].as_str().is_some_and(|tool| tool.contains("1xxx"))));
+    assert!(
+        dropped
+            .iter()
+            .any(|event| event["tool"].as_str().is_some_and(|tool| tool.contains("1xxx")))
+    );
     let inspected = serde_json::to_string(&world.host.inspect("p").unwrap()).unwrap();
     assert!(inspected.contains("is not offered") && inspected.len() < 4 << 20);
     assert_eq!(world.host.list().unwrap().len(), 1);
     world.host.remove("p").unwrap();
+}
+
+// spec: APR-012
+#[tokio::test]
+async fn a_tool_that_changed_and_is_as_it_was_again_asks_until_it_is_approved_again() {
+    let world = World::new();
+    let key = world.installed("p", &["flipping"]);
+    world.settings(&json!({"permissions": {"allow": ["mcp__plugin_p_s__look"]}}));
+    let told = Told::new(Verdict::Allowed);
+    let options = || Options {
+        approver: Arc::new(told.clone()),
+        ..world.options()
+    };
+    let asked = || told.asks.lock().unwrap().len();
+    let mut agent = world.agent_with(&key, options());
+    agent.initialize().await;
+    agent.tools().await;
+    for (wanted, description) in [(0, "run 1"), (1, "run 0"), (2, "run 0")] {
+        let result = agent.call("look", json!({})).await;
+        assert_eq!(result["content"][0]["text"], "looked");
+        assert_eq!(asked(), wanted);
+        assert_eq!(agent.tools().await[0]["description"], description);
+    }
+    agent.close().await;
+    // The server of a new session begins with what was approved.
+    let mut agent = world.agent_with(&key, options());
+    agent.initialize().await;
+    assert_eq!(agent.tools().await[0]["description"], "run 0");
+    agent.call("look", json!({})).await;
+    assert_eq!(asked(), 3);
+    agent.close().await;
+    world.approve("p");
+    let mut agent = world.agent_with(&key, options());
+    agent.initialize().await;
+    agent.call("look", json!({})).await;
+    assert_eq!(asked(), 3);
+    agent.close().await;
 }
