@@ -191,6 +191,15 @@ impl Inner {
 
     /// Decides about the agent's `tools/call`.
     pub(super) async fn call(self: &Arc<Self>, id: &str, fields: &Fields<'_>) {
+        // A server that does not mind the case would read another name than the one that is decided about.
+        if let Some(field) = fields.mistakable(&["name", "arguments", "_meta"]) {
+            let sentence = format!(
+                "the field {} of \"params\" differs from another one in its case alone; nothing was sent",
+                crate::diagnostic::shown(field)
+            );
+            self.tell(&failure(id, code::INVALID_PARAMS, &sentence)).await;
+            return;
+        }
         let Some(name) = fields.text("name").map(std::borrow::Cow::into_owned) else {
             let sentence = "\"name\" must be the name of a tool";
             self.tell(&failure(id, code::INVALID_PARAMS, sentence)).await;

@@ -456,6 +456,11 @@ impl Inner {
         match method {
             "tools/list" => self.list(id, &fields),
             "tools/call" => self.call(id, &fields).await,
+            // Nor may a server that reads them less strictly take it for a call.
+            other if is_like_a_call(other) => {
+                let sentence = "the method is tools/call, spelled so";
+                self.tell(&failure(id, code::METHOD_NOT_FOUND, sentence)).await;
+            }
             _ => {
                 let budgets = self.options.budgets;
                 let (kind, budget) = match method {
@@ -526,6 +531,15 @@ impl Refused {
             Self::Sentence(sentence) => sentence.clone(),
         }
     }
+}
+
+/// Whether a method that is not `tools/call` could be read as that one.
+fn is_like_a_call(method: &str) -> bool {
+    let plain: String = method
+        .chars()
+        .filter(|c| !c.is_whitespace() && !c.is_control())
+        .collect();
+    jsonrpc::folded(plain.trim_matches('/')) == "tools/call"
 }
 
 /// The revision that the agent asks for, as JSON.

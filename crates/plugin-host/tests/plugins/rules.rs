@@ -366,3 +366,38 @@ async fn a_tool_that_changed_and_is_as_it_was_again_asks_until_it_is_approved_ag
     assert_eq!(asked(), 3);
     agent.close().await;
 }
+
+#[tokio::test]
+async fn a_call_that_another_reader_could_read_otherwise_reaches_no_server() {
+    let world = World::new();
+    world.settings(
+        &json!({"approval_mode": "never-ask", "permissions": {"deny": ["mcp__plugin_p_s__write"]}}),
+    );
+    let key = world.installed("p", &[]);
+    fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    agent.tools().await;
+    for params in [
+        json!({"name": "slow", "Name": "write"}),
+        json!({"Name": "write", "name": "slow"}),
+        json!({"name": "slow", "arguments": {}, "Arguments": {"a": 1}}),
+        json!({"name": "slow", "ARGUMENTS": {"a": 1}}),
+        json!({"name": "slow", "argument\u{17f}": {"a": 1}}),
+        json!({"name": "slow", "_Meta": {}}),
+        json!({"name": "slow", "newer": 1, "Newer": 2}),
+    ] {
+        let answer = agent.ask("tools/call", params.clone()).await;
+        assert_eq!(answer["error"]["code"], -32602, "{params}");
+    }
+    for method in ["Tools/Call", "tools/call ", "TOOLS/CALL", "tools/call\u{0}"] {
+        let answer = agent.ask(method, json!({"name": "write"})).await;
+        assert_eq!(answer["error"]["code"], -32601, "{method}");
+    }
+    let params = json!({"name": "slow", "arguments": {"seconds": 0, "Seconds": 1}, "newer": 1});
+    let answer = agent.ask("tools/call", params).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "slept");
+    agent.close().await;
+    assert_eq!(received(&world, "tools/call"), 1);
+    assert_eq!(received(&world, "write"), 0);
+}
