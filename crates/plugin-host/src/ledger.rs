@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use muster_core::{Fault, FaultKind, Time};
@@ -160,6 +160,9 @@ impl Ledger {
     }
 }
 
+/// What a file's inode says, as far as it changes when the file does.
+pub(crate) type Stamp = (u64, u64, u64, i64, i64);
+
 /// Where the ledger lies.
 #[derive(Debug, Clone)]
 pub(crate) struct Book {
@@ -176,9 +179,16 @@ impl Book {
         }
     }
 
-    /// The file itself.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// What a change of the file moves. An absent file has none.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        let found = fs::metadata(&self.path).ok()?;
+        Some((
+            found.dev(),
+            found.ino(),
+            found.size(),
+            found.ctime(),
+            found.ctime_nsec(),
+        ))
     }
 
     /// Reads it; an absent file is an empty ledger.

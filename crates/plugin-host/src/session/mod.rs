@@ -2,6 +2,7 @@
 //! decided, and never leaves a call without an answer.
 
 mod approve;
+mod beside;
 mod calls;
 mod door;
 mod incoming;
@@ -20,6 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 pub use self::approve::{Approver, Ask, Nobody, Verdict};
+use self::beside::Beside;
 pub use self::door::{Door, Posted};
 use self::state::{Kind, Pending, State, Up};
 pub use self::streams::{standard_input, standard_output};
@@ -59,6 +61,7 @@ struct Inner {
     options: Options,
     events: Writer,
     settings: Watched,
+    beside: Beside,
     settings_path: PathBuf,
     /// Absent when the server did not start.
     link: Option<Link>,
@@ -125,6 +128,7 @@ async fn watched(
     };
     let inner = Arc::new(Inner {
         settings: Watched::default(),
+        beside: Beside::default(),
         settings_path: ready.host.settings_path(),
         ready,
         options,

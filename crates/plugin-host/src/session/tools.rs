@@ -25,7 +25,9 @@ const PINNED: [&str; 6] = [
 /// One tool that is offered.
 #[derive(Debug, Clone)]
 pub(crate) struct Tool {
-    /// The server's own name, as JSON.
+    /// The server's own name.
+    pub(crate) name: String,
+    /// The same as JSON.
     pub(crate) raw: String,
     pub(crate) registered: String,
     pub(crate) description: Option<String>,
@@ -44,6 +46,13 @@ pub(crate) struct Tools {
     pub(crate) answer: String,
     /// Registered names that are withheld, with the reason.
     pub(crate) withheld: BTreeMap<String, String>,
+}
+
+impl Tools {
+    /// Whether one that is offered has one of these names.
+    pub(crate) fn meets(&self, taken: &BTreeSet<String>) -> bool {
+        !taken.is_empty() && self.offered.values().any(|tool| taken.contains(&tool.registered))
+    }
 }
 
 /// One tool as the server sent it.
@@ -66,18 +75,20 @@ pub(crate) struct Now {
 /// Names that are too long and are kept to be shown.
 const MOST_TOO_LONG: usize = 20;
 
+/// Why a tool is withheld whose name another server's tool has as well.
+pub(crate) const TAKEN: &str = "a tool of another server would have this name; neither is offered";
+
 /// Why nothing of a list is offered that has more than may be kept.
 pub(crate) const TOO_MUCH: &str = "the server has more tools, or more text in them, than may be kept of one server, so none of them is offered; approve it again when it has less";
 
-/// Reads the pages of a list. `taken`: registered names of other servers' tools.
+/// Reads the pages of a list. `pinned` notes what is listed; it gives what was approved and the registered names of other servers' tools.
 ///
 /// # Errors
 /// A sentence, when a page is not a list of tools, or the list has more than is kept of one server.
 pub(crate) fn read(
     key: &ServerKey,
     pages: &[String],
-    taken: &BTreeSet<String>,
-    pinned: impl FnOnce(&Now) -> Result<Option<Pins>, String>,
+    pinned: impl FnOnce(&Now) -> Result<(Option<Pins>, BTreeSet<String>), String>,
 ) -> Result<Tools, String> {
     let strange = |_| "the server's list of tools could not be read".to_owned();
     let mut listed = Vec::new();
@@ -112,7 +123,7 @@ pub(crate) fn read(
             .map(|tool| shown(&tool.name))
             .collect(),
     };
-    let pins = pinned(&now)?;
+    let (pins, taken) = pinned(&now)?;
     let mut tools = Tools::default();
     for tool in &long {
         let reason = format!("its name has more than {LONGEST_RAW_NAME} bytes; it is not offered");
@@ -129,8 +140,7 @@ pub(crate) fn read(
             continue;
         }
         if taken.contains(&registered) {
-            let reason = "a tool of another server would have this name; neither is offered".to_owned();
-            tools.withheld.insert(registered, reason);
+            tools.withheld.insert(registered, TAKEN.to_owned());
             continue;
         }
         let pin = pins.as_ref().and_then(|pins| pins.tools.get(&tool.name));
@@ -144,6 +154,7 @@ pub(crate) fn read(
         tools.offered.insert(
             called,
             Tool {
+                name: tool.name.clone(),
                 raw: quoted(&tool.name),
                 description: tool.fields.text("description").map(std::borrow::Cow::into_owned),
                 hinted: same && tool.pin.read_only,
@@ -276,10 +287,9 @@ mod tests {
 
     fn list(page: &str, taken: &[&str], pins: Option<&Pins>) -> Tools {
         let taken = taken.iter().map(|name| (*name).to_owned()).collect();
-        read(&key(), &[page.to_owned()], &taken, |now| {
-            Ok(Some(
-                pins.cloned().unwrap_or_else(|| pin(None, "d", now).unwrap()),
-            ))
+        read(&key(), &[page.to_owned()], |now| {
+            let pins = pins.cloned().unwrap_or_else(|| pin(None, "d", now).unwrap());
+            Ok((Some(pins), taken))
         })
         .unwrap()
     }
@@ -287,9 +297,9 @@ mod tests {
     /// What is kept when `page` is listed after `known` was.
     fn kept(known: Option<&Pins>, definition: &str, page: &str) -> Result<Pins, String> {
         let mut kept = None;
-        read(&key(), &[page.to_owned()], &BTreeSet::new(), |now| {
+        read(&key(), &[page.to_owned()], |now| {
             kept = Some(pin(known, definition, now)?);
-            Ok(kept.clone())
+            Ok((kept.clone(), BTreeSet::new()))
         })?;
         Ok(kept.unwrap())
     }

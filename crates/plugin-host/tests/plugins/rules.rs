@@ -401,3 +401,43 @@ async fn a_call_that_another_reader_could_read_otherwise_reaches_no_server() {
     assert_eq!(received(&world, "tools/call"), 1);
     assert_eq!(received(&world, "write"), 0);
 }
+
+// spec: NAM-012 NAM-013
+#[tokio::test]
+async fn tools_that_meet_while_both_servers_are_served_are_both_withheld_from_then_on() {
+    let world = World::new();
+    never_ask(&world);
+    let one = world.installed("a", &["crossing"]);
+    let other = json!([{"id": "crossed", "command": ["python3", "mcp/server.py"]}]);
+    world.host.install(&world.package_with("a_s_", &other)).unwrap();
+    world.approve("a_s_");
+    let other = ServerKey::new("a_s_", "crossed");
+    // Both sessions are made ready before either has listed anything.
+    let mut first = world.agent(&one);
+    let mut second = world.agent(&other);
+    first.initialize().await;
+    let names = first.names().await;
+    assert!(names.contains(&"crossed__write".to_owned()), "{names:?}");
+    assert_eq!(
+        first.call("crossed__write", json!({})).await["content"][0]["text"],
+        "called crossed__write with {}"
+    );
+    second.initialize().await;
+    let names = second.names().await;
+    assert!(!names.contains(&"write".to_owned()) && names.contains(&"slow".to_owned()));
+    // The first has its list still, and the tool in it is not called any more.
+    for (agent, name) in [(&mut first, "crossed__write"), (&mut second, "write")] {
+        let answer = agent.ask("tools/call", json!({"name": name})).await;
+        assert_eq!(answer["error"]["code"], -32602, "{name}: {answer}");
+        assert!(!agent.names().await.contains(&name.to_owned()));
+    }
+    assert_eq!(first.names().await, ["free"]);
+    first.close().await;
+    second.close().await;
+    let dropped: Vec<Value> = world
+        .events()
+        .into_iter()
+        .filter(|event| event["event"] == "tool_dropped")
+        .collect();
+    assert_eq!(dropped.len(), 2);
+}
