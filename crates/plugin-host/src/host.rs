@@ -41,8 +41,6 @@ pub struct Ready {
     /// What was approved.
     pub definition: String,
     pub(crate) family: crate::package::Family,
-    /// Registered names of other approved servers' tools, as far as they are known.
-    pub(crate) taken: BTreeSet<String>,
     pub(crate) host: Host,
     pub(crate) _in_use: InUse,
 }
@@ -317,10 +315,9 @@ impl Host {
                     why,
                     status: status(&facts),
                 })?;
-                let changed_tools = ledger
-                    .pins
-                    .get(&one.id)
-                    .is_some_and(|pins| !pins.changed.is_empty());
+                let changed_tools = ledger.pins.get(&one.id).is_some_and(|pins| {
+                    !pins.changed.is_empty() || !pins.too_long.is_empty() || !pins.fits()
+                });
                 if act == Act::Approve && (new != trust || changed_tools) {
                     // The tools are pinned anew at the first start after an approval.
                     ledger.pins.remove(&one.id);
@@ -463,7 +460,6 @@ impl Host {
                 other: other.to_string(),
             });
         }
-        let taken = others.iter().flat_map(|other| names(&ledger, other)).collect();
         Ok(Ready {
             key: key.clone(),
             root,
@@ -471,7 +467,6 @@ impl Host {
             launch: server.launch.clone(),
             definition: one.hash.clone(),
             family: package.family,
-            taken,
             host: self.clone(),
             _in_use: in_use,
         })
@@ -555,11 +550,18 @@ fn trusted(ledger: &Ledger) -> Vec<ServerKey> {
         .collect()
 }
 
-/// The registered names of a server's pinned tools.
-pub(crate) fn names(ledger: &Ledger, key: &ServerKey) -> Vec<String> {
-    ledger
-        .pins
-        .get(&key.stable_id())
-        .map(|pins| pins.tools.keys().map(|tool| key.tool(tool)).collect())
-        .unwrap_or_default()
+/// The registered names of the tools of all approved servers but `key`, as far as they are known: as they were pinned, and what was listed since.
+pub(crate) fn taken(ledger: &Ledger, key: &ServerKey) -> BTreeSet<String> {
+    let mut taken = BTreeSet::new();
+    for other in trusted(ledger).into_iter().filter(|other| other != key) {
+        if let Some(pins) = ledger.pins.get(&other.stable_id()) {
+            taken.extend(
+                pins.tools
+                    .keys()
+                    .chain(&pins.changed)
+                    .map(|tool| other.tool(tool)),
+            );
+        }
+    }
+    taken
 }

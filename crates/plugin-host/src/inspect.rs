@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::diagnostic::{Code, Diagnostic, shown};
 use crate::host::{Host, facts};
 use crate::ledger::{Capability, Installed, Ledger, Says};
-use crate::names::{Kind, ServerKey, TOOL_NAME_LIMIT};
+use crate::names::{Kind, LONGEST_RAW_NAME, ServerKey, TOOL_NAME_LIMIT};
 use crate::trust::{Status, Verdict, status};
 
 /// One installed package in a list.
@@ -253,6 +253,17 @@ fn tools(ledger: &Ledger, key: &ServerKey) -> Vec<Diagnostic> {
             );
             found.push(Diagnostic::warning(Code::ToolNameTooLong, message).of(&key.server));
         }
+    }
+    for tool in &pins.too_long {
+        let message = format!(
+            "{} has more than {LONGEST_RAW_NAME} bytes and is not offered",
+            shown(tool)
+        );
+        found.push(Diagnostic::warning(Code::ToolNameTooLong, message).of(&key.server));
+    }
+    if !pins.fits() {
+        let message = "more is kept of its tools than may be, so none of them is offered until the server is approved again";
+        found.push(Diagnostic::warning(Code::ToolDefinitionChanged, message).of(&key.server));
     }
     for tool in &pins.changed {
         let message = format!(

@@ -65,6 +65,15 @@ impl<'a> Fields<'a> {
         string(self.get(name)?)
     }
 
+    /// A field that a reader who does not mind the case could take for another one: for one of `known` that it is not, or for a second of its name.
+    pub(crate) fn mistakable(&self, known: &[&str]) -> Option<&str> {
+        let mut seen: BTreeSet<String> = known.iter().map(|name| folded(name)).collect();
+        self.0
+            .iter()
+            .map(|(key, _)| key.as_ref())
+            .find(|key| !known.contains(key) && !seen.insert(folded(key)))
+    }
+
     /// The object again, with the fields of `with` in the place of those of the same name, or behind the others.
     pub(crate) fn with(&self, with: &[(&str, &str)]) -> String {
         let mut out = String::with_capacity(
@@ -99,6 +108,15 @@ fn push(out: &mut String, separator: &mut char, key: &str, value: &str) {
     out.push_str(&quoted(key));
     out.push(':');
     out.push_str(value);
+}
+
+/// A name without its case, so that all that any reader takes for one letter is one.
+pub(crate) fn folded(name: &str) -> String {
+    // Up and down again: some letters meet only in one of the two.
+    name.chars()
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 /// A string as JSON.
@@ -252,6 +270,26 @@ mod tests {
         assert!(Fields::parse(r#"{"name":"a","n\u0061me":"b"}"#).is_err());
         let many: Vec<String> = (0..40).map(|n| format!("\"k{}\":1", n % 39)).collect();
         assert!(Fields::parse(&format!("{{{}}}", many.join(","))).is_err());
+    }
+
+    #[test]
+    fn a_field_that_differs_only_in_case_is_found() {
+        let found = |text: &str| {
+            let fields = Fields::parse(text).unwrap();
+            fields.mistakable(&["name", "_meta", "risks"]).map(str::to_owned)
+        };
+        assert_eq!(found(r#"{"name":1,"_meta":2,"newer":3,"Nam":4}"#), None);
+        for text in [
+            r#"{"name":1,"Name":2}"#,
+            r#"{"Name":2}"#,
+            r#"{"NAME":2,"name":1}"#,
+            r#"{"_Meta":2}"#,
+            r#"{"newer":1,"Newer":2}"#,
+            r#"{"ri\u017fks":1}"#,
+            r#"{"RIS\u212aS":1}"#,
+        ] {
+            assert!(found(text).is_some(), "{text}");
+        }
     }
 
     #[test]

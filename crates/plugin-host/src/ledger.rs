@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use muster_core::{Fault, FaultKind, Time};
@@ -16,6 +16,11 @@ use crate::tree;
 use crate::trust::Trust;
 
 const VERSION: u32 = 1;
+
+/// Most tools of one server.
+pub(crate) const MOST_TOOLS: usize = 2_000;
+/// Most bytes of what is kept of one server's tools.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// An installed package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +67,21 @@ pub struct Pins {
     /// Tools that were listed differently since, or are new.
     #[serde(default)]
     pub changed: BTreeSet<String>,
+    /// Beginnings of names that are too long to be offered; not all of them where there are many.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub too_long: BTreeSet<String>,
+}
+
+impl Pins {
+    /// Whether they are no more than the ledger keeps of one server.
+    pub(crate) fn fits(&self) -> bool {
+        if self.tools.len() > MOST_TOOLS || self.changed.len() > MOST_TOOLS {
+            return false;
+        }
+        // No name is written into a text that is thrown away when the names alone are too much.
+        let names: usize = self.tools.keys().chain(&self.changed).map(String::len).sum();
+        names <= MOST_BYTES && serde_json::to_vec(self).is_ok_and(|text| text.len() <= MOST_BYTES)
+    }
 }
 
 /// One tool.
@@ -140,6 +160,9 @@ impl Ledger {
     }
 }
 
+/// What a file's inode says, as far as it changes when the file does.
+pub(crate) type Stamp = (u64, u64, u64, i64, i64);
+
 /// Where the ledger lies.
 #[derive(Debug, Clone)]
 pub(crate) struct Book {
@@ -156,9 +179,16 @@ impl Book {
         }
     }
 
-    /// The file itself.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// What a change of the file moves. An absent file has none.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        let found = fs::metadata(&self.path).ok()?;
+        Some((
+            found.dev(),
+            found.ino(),
+            found.size(),
+            found.ctime(),
+            found.ctime_nsec(),
+        ))
     }
 
     /// Reads it; an absent file is an empty ledger.

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// A registered tool name longer than this, in bytes, is refused by some model providers. It is reported, never cut.
 pub const TOOL_NAME_LIMIT: usize = 64;
 
+/// A server's own name of a tool longer than this, in bytes, is not offered: it would be kept, logged and shown in full.
+pub(crate) const LONGEST_RAW_NAME: usize = 512;
+
 /// Package ids that belong to hosts themselves.
 pub const RESERVED_IDS: [&str; 3] = ["loop", "muse-core", "tbh-reminders"];
 

@@ -2,13 +2,12 @@
 //! was true before the last change of it.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::PluginError;
 use crate::host::Host;
+use crate::ledger::Stamp;
 use crate::names::ServerKey;
 
 /// How long after a change the file is read at each look: a second change within one tick of the clock can leave the same stamp.
@@ -23,13 +22,10 @@ pub struct Standing {
 
 #[derive(Debug)]
 struct Seen {
-    stamp: Stamp,
+    stamp: Option<Stamp>,
     since: Instant,
     definitions: Arc<BTreeMap<ServerKey, String>>,
 }
-
-/// What a change of the ledger moves. An absent file has none.
-type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
 impl Standing {
     pub(crate) fn new(host: Host) -> Self {
@@ -54,7 +50,7 @@ impl Standing {
     pub fn definitions(&self) -> Result<Arc<BTreeMap<ServerKey, String>>, PluginError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         // Before the reading: a change that comes between the two is seen at the next look.
-        let stamp = self.stamp();
+        let stamp = self.host.book.stamp();
         if let Some(seen) = seen.as_ref()
             && seen.stamp == stamp
             && seen.since.elapsed() >= SETTLED
@@ -72,16 +68,5 @@ impl Standing {
             definitions: definitions.clone(),
         });
         Ok(definitions)
-    }
-
-    fn stamp(&self) -> Stamp {
-        let found = fs::metadata(self.host.book.path()).ok()?;
-        Some((
-            found.dev(),
-            found.ino(),
-            found.size(),
-            found.ctime(),
-            found.ctime_nsec(),
-        ))
     }
 }

@@ -1,5 +1,6 @@
 //! Lists and calls of tools. Never sends a call before it is decided and the decision is written down.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,12 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::state::{Kind, Pending};
-use super::tools::{self, Tool, Tools};
+use super::tools::{self, Now, Tool, Tools};
 use super::{Ask, Inner, Refused, Verdict};
 use crate::events::Happening;
+use crate::host::taken;
 use crate::jsonrpc::{self, Fields, answer, code, failure, quoted};
+use crate::ledger::Pins;
 use crate::settings::{Ruling, Why};
 
 /// Most pages and most bytes of a list of tools.
@@ -67,35 +70,37 @@ impl Inner {
     pub(super) async fn tools(&self, meta: Option<String>, for_agent: bool) -> Result<Arc<Tools>, Refused> {
         let _one = self.loading.lock().await;
         {
+            let noted = self.beside.now(&self.ready.host, &self.ready.key);
             let mut state = self.state();
-            if let Some(tools) = state.tools.clone()
+            if let (Some(tools), Ok(noted)) = (state.tools.clone(), noted)
                 && (!for_agent || state.fresh)
+                && !tools.meets(&noted.taken)
             {
                 state.fresh = !for_agent && state.fresh;
                 return Ok(tools);
             }
         }
         let pages = self.pages(meta.as_deref()).await?;
-        let tools = tools::read(&self.ready.key, &pages, &self.ready.taken, |now| self.pinned(now))
-            .map_err(Refused::Sentence)?;
-        let tools = Arc::new(tools);
+        let tools = match tools::read(&self.ready.key, &pages, |now| self.pinned(now)) {
+            Ok(tools) => Arc::new(tools),
+            Err(why) => {
+                // What was offered before is not what there is now.
+                self.state().tools = None;
+                if why == tools::TOO_MUCH && self.state().drop_tool(&why) {
+                    self.events.server(Happening::ToolDropped, Some(why.clone()));
+                }
+                return Err(Refused::Sentence(why));
+            }
+        };
         let new: Vec<(String, String)> = {
             let mut state = self.state();
             state.tools = Some(tools.clone());
             state.fresh = !for_agent;
-            let new = tools
-                .withheld
-                .iter()
-                .filter(|(name, _)| state.dropped.insert((*name).clone()));
+            let new = tools.withheld.iter().filter(|(name, _)| state.drop_tool(name));
             new.map(|(name, why)| (name.clone(), why.clone())).collect()
         };
         for (name, why) in new {
-            if let Err(fault) = self.events.tool(Happening::ToolDropped, &name, None, Some(why)) {
-                tracing::warn!(
-                    fault = fault.chain(),
-                    "an event of a package's server was not written"
-                );
-            }
+            self.log_dropped(&name, &why);
         }
         self.is_ready(None);
         Ok(tools)
@@ -153,34 +158,51 @@ impl Inner {
     }
 
     /// What was approved, noting what there is now.
-    fn pinned(
-        &self,
-        now: &std::collections::BTreeMap<String, crate::ledger::Pin>,
-    ) -> Option<crate::ledger::Pins> {
-        let id = self.ready.key.stable_id();
+    ///
+    /// # Errors
+    /// A sentence, when there is more than is kept of one server, with nothing noted; or when the ledger cannot be read.
+    fn pinned(&self, now: &Now) -> Result<(Option<Pins>, BTreeSet<String>), String> {
+        let key = &self.ready.key;
+        let id = key.stable_id();
         let definition = &self.ready.definition;
         let book = &self.ready.host.book;
-        let known = book.read().ok()?.pins.get(&id).cloned();
-        let pins = tools::pin(known.as_ref(), definition, now);
-        if known.as_ref() == Some(&pins) {
-            return Some(pins);
+        let ledger = book.read().map_err(|fault| fault.to_string())?;
+        let known = ledger.pins.get(&id);
+        let pins = tools::pin(known, definition, now)?;
+        if known == Some(&pins) {
+            return Ok((Some(pins), taken(&ledger, key)));
         }
-        let mut kept = None;
+        let mut kept = Err(String::new());
         let noted = book.note(|ledger| {
             // Pinned by another session meanwhile, or approved anew: what the ledger says now counts.
             let pins = tools::pin(ledger.pins.get(&id), definition, now);
             let current = ledger.trust(&id).decision;
-            if current.is_some_and(|decision| decision.hash == *definition) {
+            if let Ok(pins) = &pins
+                && current.is_some_and(|decision| decision.hash == *definition)
+            {
                 ledger.pins.insert(id.clone(), pins.clone());
             }
-            kept = Some(pins);
+            // In the same look: of two servers that list at once one sees what the other noted.
+            kept = pins.map(|pins| (Some(pins), taken(ledger, key)));
         });
-        // Without a pin that is kept no tool is what was approved, so each asks.
-        noted.ok().and(kept)
+        match noted {
+            Ok(()) => kept,
+            // Without a pin that is kept no tool is what was approved, so each asks.
+            Err(_) => Ok((None, taken(&ledger, key))),
+        }
     }
 
     /// Decides about the agent's `tools/call`.
     pub(super) async fn call(self: &Arc<Self>, id: &str, fields: &Fields<'_>) {
+        // A server that does not mind the case would read another name than the one that is decided about.
+        if let Some(field) = fields.mistakable(&["name", "arguments", "_meta"]) {
+            let sentence = format!(
+                "the field {} of \"params\" differs from another one in its case alone; nothing was sent",
+                crate::diagnostic::shown(field)
+            );
+            self.tell(&failure(id, code::INVALID_PARAMS, &sentence)).await;
+            return;
+        }
         let Some(name) = fields.text("name").map(std::borrow::Cow::into_owned) else {
             let sentence = "\"name\" must be the name of a tool";
             self.tell(&failure(id, code::INVALID_PARAMS, sentence)).await;
@@ -240,16 +262,57 @@ impl Inner {
     }
 
     async fn find(&self, id: &str, name: &str, tools: &Tools) -> Option<Tool> {
-        let tool = tools.offered.get(name).cloned();
-        if tool.is_none() {
+        let Some(mut tool) = tools.offered.get(name).cloned() else {
             let sentence = format!(
                 "{} has no tool {}",
                 self.ready.key.entry(),
                 crate::diagnostic::shown(name)
             );
             self.tell(&failure(id, code::INVALID_PARAMS, &sentence)).await;
+            return None;
+        };
+        // Other sessions go on while this one has its list.
+        let noted = match self.beside.now(&self.ready.host, &self.ready.key) {
+            Ok(noted) => noted,
+            Err(fault) => {
+                let sentence = format!("{fault}; nothing was sent");
+                self.refuse(
+                    id,
+                    &tool,
+                    "deny:rule",
+                    "refused_error",
+                    &sentence,
+                    Some(sentence.clone()),
+                )
+                .await;
+                return None;
+            }
+        };
+        if noted.taken.contains(&tool.registered) {
+            if self.state().drop_tool(&tool.registered) {
+                self.log_dropped(&tool.registered, tools::TAKEN);
+            }
+            let sentence = format!("{} is withheld: {}", crate::diagnostic::shown(name), tools::TAKEN);
+            self.tell(&failure(id, code::INVALID_PARAMS, &sentence)).await;
+            return None;
         }
-        tool
+        if noted.changed.contains(&tool.name) {
+            tool.hinted = false;
+            tool.changed = true;
+        }
+        Some(tool)
+    }
+
+    fn log_dropped(&self, name: &str, why: &str) {
+        let written = self
+            .events
+            .tool(Happening::ToolDropped, name, None, Some(why.to_owned()));
+        if let Err(fault) = written {
+            tracing::warn!(
+                fault = fault.chain(),
+                "an event of a package's server was not written"
+            );
+        }
     }
 
     /// What the rules say: `None` when the call was refused and answered, else the reason to ask a person, if there is one.

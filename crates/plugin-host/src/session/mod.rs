@@ -2,6 +2,7 @@
 //! decided, and never leaves a call without an answer.
 
 mod approve;
+mod beside;
 mod calls;
 mod door;
 mod incoming;
@@ -20,6 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 pub use self::approve::{Approver, Ask, Nobody, Verdict};
+use self::beside::Beside;
 pub use self::door::{Door, Posted};
 use self::state::{Kind, Pending, State, Up};
 pub use self::streams::{standard_input, standard_output};
@@ -59,6 +61,7 @@ struct Inner {
     options: Options,
     events: Writer,
     settings: Watched,
+    beside: Beside,
     settings_path: PathBuf,
     /// Absent when the server did not start.
     link: Option<Link>,
@@ -125,6 +128,7 @@ async fn watched(
     };
     let inner = Arc::new(Inner {
         settings: Watched::default(),
+        beside: Beside::default(),
         settings_path: ready.host.settings_path(),
         ready,
         options,
@@ -456,6 +460,11 @@ impl Inner {
         match method {
             "tools/list" => self.list(id, &fields),
             "tools/call" => self.call(id, &fields).await,
+            // Nor may a server that reads them less strictly take it for a call.
+            other if is_like_a_call(other) => {
+                let sentence = "the method is tools/call, spelled so";
+                self.tell(&failure(id, code::METHOD_NOT_FOUND, sentence)).await;
+            }
             _ => {
                 let budgets = self.options.budgets;
                 let (kind, budget) = match method {
@@ -526,6 +535,15 @@ impl Refused {
             Self::Sentence(sentence) => sentence.clone(),
         }
     }
+}
+
+/// Whether a method that is not `tools/call` could be read as that one.
+fn is_like_a_call(method: &str) -> bool {
+    let plain: String = method
+        .chars()
+        .filter(|c| !c.is_whitespace() && !c.is_control())
+        .collect();
+    jsonrpc::folded(plain.trim_matches('/')) == "tools/call"
 }
 
 /// The revision that the agent asks for, as JSON.

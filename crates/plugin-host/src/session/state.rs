@@ -13,6 +13,9 @@ use super::tools::Tools;
 /// Requests of the server's that may wait for the agent at once.
 const MOST_ASKED: usize = 1_024;
 
+/// Withheld names of which the log is told in one session.
+const MOST_DROPPED: usize = 4_000;
+
 /// Whether the server is there.
 #[derive(Debug)]
 pub(super) enum Up {
@@ -99,6 +102,11 @@ impl State {
             fresh: false,
             dropped: BTreeSet::new(),
         }
+    }
+
+    /// Whether the log is still to be told that this is withheld. What comes after very many is not: a server could go on for ever.
+    pub(super) fn drop_tool(&mut self, what: &str) -> bool {
+        self.dropped.len() < MOST_DROPPED && self.dropped.insert(what.to_owned())
     }
 
     /// Gives a request its number.

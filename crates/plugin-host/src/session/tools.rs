@@ -6,9 +6,10 @@ use muster_core::secret::sha256_hex;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::diagnostic::shown;
 use crate::jsonrpc::{Fields, quoted};
-use crate::ledger::{Pin, Pins, Says};
-use crate::names::{ServerKey, sanitise};
+use crate::ledger::{MOST_TOOLS, Pin, Pins, Says};
+use crate::names::{LONGEST_RAW_NAME, ServerKey, sanitise};
 use crate::package::canonical;
 
 /// Fields of a tool that a person could have gone by.
@@ -24,7 +25,9 @@ const PINNED: [&str; 6] = [
 /// One tool that is offered.
 #[derive(Debug, Clone)]
 pub(crate) struct Tool {
-    /// The server's own name, as JSON.
+    /// The server's own name.
+    pub(crate) name: String,
+    /// The same as JSON.
     pub(crate) raw: String,
     pub(crate) registered: String,
     pub(crate) description: Option<String>,
@@ -43,8 +46,13 @@ pub(crate) struct Tools {
     pub(crate) answer: String,
     /// Registered names that are withheld, with the reason.
     pub(crate) withheld: BTreeMap<String, String>,
-    /// What there is to pin.
-    pub(crate) pins: BTreeMap<String, Pin>,
+}
+
+impl Tools {
+    /// Whether one that is offered has one of these names.
+    pub(crate) fn meets(&self, taken: &BTreeSet<String>) -> bool {
+        !taken.is_empty() && self.offered.values().any(|tool| taken.contains(&tool.registered))
+    }
 }
 
 /// One tool as the server sent it.
@@ -55,15 +63,32 @@ struct Listed<'a> {
     pin: Pin,
 }
 
-/// Reads the pages of a list. `taken`: registered names of other servers' tools.
+/// What a list has, as far as it is kept.
+#[derive(Debug)]
+pub(crate) struct Now {
+    /// The tools whose names are not too long.
+    pub(crate) tools: BTreeMap<String, Pin>,
+    /// Beginnings of the names that are.
+    pub(crate) too_long: BTreeSet<String>,
+}
+
+/// Names that are too long and are kept to be shown.
+const MOST_TOO_LONG: usize = 20;
+
+/// Why a tool is withheld whose name another server's tool has as well.
+pub(crate) const TAKEN: &str = "a tool of another server would have this name; neither is offered";
+
+/// Why nothing of a list is offered that has more than may be kept.
+pub(crate) const TOO_MUCH: &str = "the server has more tools, or more text in them, than may be kept of one server, so none of them is offered; approve it again when it has less";
+
+/// Reads the pages of a list. `pinned` notes what is listed; it gives what was approved and the registered names of other servers' tools.
 ///
 /// # Errors
-/// A sentence, when a page is not a list of tools.
+/// A sentence, when a page is not a list of tools, or the list has more than is kept of one server.
 pub(crate) fn read(
     key: &ServerKey,
     pages: &[String],
-    taken: &BTreeSet<String>,
-    pinned: impl FnOnce(&BTreeMap<String, Pin>) -> Option<Pins>,
+    pinned: impl FnOnce(&Now) -> Result<(Option<Pins>, BTreeSet<String>), String>,
 ) -> Result<Tools, String> {
     let strange = |_| "the server's list of tools could not be read".to_owned();
     let mut listed = Vec::new();
@@ -76,19 +101,36 @@ pub(crate) fn read(
         for tool in tools {
             listed.push(one(tool)?);
         }
+        if listed.len() > MOST_TOOLS {
+            return Err(TOO_MUCH.to_owned());
+        }
     }
+    let (listed, long): (Vec<_>, Vec<_>) = listed
+        .into_iter()
+        .partition(|tool| tool.name.len() <= LONGEST_RAW_NAME);
     let mut groups: BTreeMap<String, usize> = BTreeMap::new();
     for tool in &listed {
         *groups.entry(key.tool(&tool.name)).or_default() += 1;
     }
-    let mut tools = Tools {
-        pins: listed
+    let now = Now {
+        tools: listed
             .iter()
             .map(|tool| (tool.name.clone(), tool.pin.clone()))
             .collect(),
-        ..Tools::default()
+        too_long: long
+            .iter()
+            .take(MOST_TOO_LONG)
+            .map(|tool| shown(&tool.name))
+            .collect(),
     };
-    let pins = pinned(&tools.pins);
+    let (pins, taken) = pinned(&now)?;
+    let mut tools = Tools::default();
+    for tool in &long {
+        let reason = format!("its name has more than {LONGEST_RAW_NAME} bytes; it is not offered");
+        tools
+            .withheld
+            .insert(key.tool_prefix() + &shown(&tool.name), reason);
+    }
     let mut texts = Vec::new();
     for tool in &listed {
         let registered = key.tool(&tool.name);
@@ -98,17 +140,21 @@ pub(crate) fn read(
             continue;
         }
         if taken.contains(&registered) {
-            let reason = "a tool of another server would have this name; neither is offered".to_owned();
-            tools.withheld.insert(registered, reason);
+            tools.withheld.insert(registered, TAKEN.to_owned());
             continue;
         }
         let pin = pins.as_ref().and_then(|pins| pins.tools.get(&tool.name));
-        let same = pin.is_some_and(|pin| *pin == tool.pin);
+        // What was once something else asks until the next approval, also when it is as it was again.
+        let once = pins
+            .as_ref()
+            .is_some_and(|pins| pins.changed.contains(&tool.name));
+        let same = !once && pin.is_some_and(|pin| *pin == tool.pin);
         let called = sanitise(&tool.name);
         texts.push(text(tool, &called, &registered));
         tools.offered.insert(
             called,
             Tool {
+                name: tool.name.clone(),
                 raw: quoted(&tool.name),
                 description: tool.fields.text("description").map(std::borrow::Cow::into_owned),
                 hinted: same && tool.pin.read_only,
@@ -201,24 +247,34 @@ fn answer(pages: &[String], texts: &[String]) -> String {
 }
 
 /// What to remember when `now` is listed: the pins of the approved definition as they are, with what differs from them; or all of it, the first time.
-pub(crate) fn pin(known: Option<&Pins>, definition: &str, now: &BTreeMap<String, Pin>) -> Pins {
-    match known.filter(|pins| pins.definition == definition) {
+///
+/// # Errors
+/// A sentence, when that is more than is kept of one server.
+pub(crate) fn pin(known: Option<&Pins>, definition: &str, now: &Now) -> Result<Pins, String> {
+    let pins = match known.filter(|pins| pins.definition == definition) {
         None => Pins {
             definition: definition.to_owned(),
-            tools: now.clone(),
+            tools: now.tools.clone(),
             changed: BTreeSet::new(),
+            too_long: now.too_long.clone(),
         },
         Some(pins) => {
             let mut pins = pins.clone();
             // Kept until the next approval, also when the tool is as it was again.
-            for (name, pin) in now {
+            for (name, pin) in &now.tools {
                 if pins.tools.get(name) != Some(pin) {
                     pins.changed.insert(name.clone());
                 }
             }
+            for name in &now.too_long {
+                if pins.too_long.len() < MOST_TOO_LONG {
+                    pins.too_long.insert(name.clone());
+                }
+            }
             pins
         }
-    }
+    };
+    pins.fits().then_some(pins).ok_or_else(|| TOO_MUCH.to_owned())
 }
 
 #[cfg(test)]
@@ -231,10 +287,21 @@ mod tests {
 
     fn list(page: &str, taken: &[&str], pins: Option<&Pins>) -> Tools {
         let taken = taken.iter().map(|name| (*name).to_owned()).collect();
-        read(&key(), &[page.to_owned()], &taken, |now| {
-            Some(pins.cloned().unwrap_or_else(|| pin(None, "d", now)))
+        read(&key(), &[page.to_owned()], |now| {
+            let pins = pins.cloned().unwrap_or_else(|| pin(None, "d", now).unwrap());
+            Ok((Some(pins), taken))
         })
         .unwrap()
+    }
+
+    /// What is kept when `page` is listed after `known` was.
+    fn kept(known: Option<&Pins>, definition: &str, page: &str) -> Result<Pins, String> {
+        let mut kept = None;
+        read(&key(), &[page.to_owned()], |now| {
+            kept = Some(pin(known, definition, now)?);
+            Ok((kept.clone(), BTreeSet::new()))
+        })?;
+        Ok(kept.unwrap())
     }
 
     // spec: NAM-010 NAM-011 NAM-012 NAM-013
@@ -289,12 +356,8 @@ mod tests {
         let tool = |text: &str| {
             format!(r#"{{"tools":[{{"name":"a","annotations":{{"readOnlyHint":true}}{text}}}]}}"#)
         };
-        let first = list(
-            &tool(r#","description":"d","inputSchema":{"x":1,"y":2}"#),
-            &[],
-            None,
-        );
-        let pins = pin(None, "d", &first.pins);
+        let first = tool(r#","description":"d","inputSchema":{"x":1,"y":2}"#);
+        let pins = kept(None, "d", &first).unwrap();
         // The order of keys says nothing.
         let same = list(
             &tool(r#","inputSchema":{"y":2,"x":1},"description":"d""#),
@@ -310,15 +373,63 @@ mod tests {
         ] {
             let now = list(&tool(other), &[], Some(&pins));
             assert!(!now.offered["a"].hinted && now.offered["a"].changed, "{other}");
-            assert!(pin(Some(&pins), "d", &now.pins).changed.contains("a"));
+            let later = kept(Some(&pins), "d", &tool(other)).unwrap();
+            assert!(later.changed.contains("a"));
+            // And back again.
+            let back = list(&first, &[], Some(&kept(Some(&later), "d", &first).unwrap()));
+            assert!(!back.offered["a"].hinted && back.offered["a"].changed, "{other}");
         }
-        let new = list(
-            r#"{"tools":[{"name":"b","annotations":{"readOnlyHint":true}}]}"#,
-            &[],
-            Some(&pins),
-        );
-        assert!(new.offered["b"].changed);
+        let new = r#"{"tools":[{"name":"b","annotations":{"readOnlyHint":true}}]}"#;
+        assert!(list(new, &[], Some(&pins)).offered["b"].changed);
         // Another definition was approved since: pinned anew.
-        assert_eq!(pin(Some(&pins), "e", &new.pins).tools, new.pins);
+        assert_eq!(
+            kept(Some(&pins), "e", new).unwrap().tools,
+            kept(None, "e", new).unwrap().tools
+        );
+    }
+
+    #[test]
+    fn a_list_is_kept_within_bounds_or_withheld_as_a_whole() {
+        let page = |names: &mut dyn Iterator<Item = String>| {
+            let tools: Vec<String> = names.map(|name| format!("{{\"name\":\"{name}\"}}")).collect();
+            format!("{{\"tools\":[{}]}}", tools.join(","))
+        };
+        let full = page(&mut (0..MOST_TOOLS).map(|n| format!("t{n}")));
+        let pins = kept(None, "d", &full).unwrap();
+        assert_eq!(pins.tools.len(), MOST_TOOLS);
+        assert!(kept(None, "d", &page(&mut (0..=MOST_TOOLS).map(|n| format!("t{n}")))).is_err());
+        // New names at each list add up to no more than a full list.
+        let mut pins = kept(None, "d", &page(&mut std::iter::once("first".to_owned()))).unwrap();
+        let mut refused = 0;
+        for round in 0..40 {
+            match kept(
+                Some(&pins),
+                "d",
+                &page(&mut (0..100).map(|n| format!("r{round}-{n}"))),
+            ) {
+                Ok(more) => pins = more,
+                Err(_) => refused += 1,
+            }
+        }
+        assert_eq!((pins.changed.len(), refused), (MOST_TOOLS, 20));
+        // Many long names, each of which is short enough, are too much together.
+        let long = page(&mut (0..MOST_TOOLS).map(|n| format!("{n:0>9}{}", "\\u0001".repeat(500))));
+        assert!(kept(None, "d", &long).is_err());
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_withheld_and_only_its_beginning_is_kept() {
+        let longest = "x".repeat(LONGEST_RAW_NAME);
+        let page = format!(
+            r#"{{"tools":[{{"name":"{longest}"}},{{"name":"{longest}y"}},{{"name":"{}"}}]}}"#,
+            "z".repeat(1 << 20)
+        );
+        let tools = list(&page, &[], None);
+        assert_eq!(tools.offered.keys().collect::<Vec<_>>(), [&longest]);
+        assert_eq!(tools.withheld.len(), 2);
+        assert!(tools.withheld.keys().all(|name| name.len() < 300));
+        let pins = kept(None, "d", &page).unwrap();
+        assert_eq!((pins.tools.len(), pins.too_long.len()), (1, 2));
+        assert!(serde_json::to_vec(&pins).unwrap().len() < 2_000);
     }
 }

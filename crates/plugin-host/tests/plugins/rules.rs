@@ -286,3 +286,158 @@ async fn a_request_without_an_id_does_not_pass_a_door_either() {
     let refused = world.happenings();
     assert_eq!(refused.iter().filter(|word| *word == "call deny:rule").count(), 3);
 }
+
+#[tokio::test]
+async fn a_server_that_lists_ever_more_fills_neither_the_ledger_nor_the_log() {
+    let world = World::new();
+    never_ask(&world);
+    let key = world.installed("p", &["growing"]);
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    let mut refused = 0;
+    for _ in 0..6 {
+        let answer = agent.ask("tools/list", json!({})).await;
+        match answer["error"]["message"].as_str() {
+            None => assert_eq!(answer["result"]["tools"].as_array().unwrap().len(), 901),
+            Some(why) => {
+                assert!(why.contains("approve it again"), "{why}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused >= 3, "{refused}");
+    // Nothing is offered of a list that is withheld, not even what was offered before it.
+    assert_eq!(error_code(&agent.call("short", json!({})).await), "server_failed");
+    agent.close().await;
+    for name in ["ledger.json", "events.jsonl"] {
+        let size = fs::metadata(world.path("data/plugins").join(name)).unwrap().len();
+        assert!(size < 4 << 20, "{name}: {size}");
+    }
+    let dropped: Vec<Value> = world
+        .events()
+        .into_iter()
+        .filter(|event| event["event"] == "tool_dropped")
+        .collect();
+    assert!(dropped.iter().any(|event| event["tool"].is_null()));
+    assert!(
+        dropped
+            .iter()
+            .any(|event| event["tool"].as_str().is_some_and(|tool| tool.contains("1xxx")))
+    );
+    let inspected = serde_json::to_string(&world.host.inspect("p").unwrap()).unwrap();
+    assert!(inspected.contains("is not offered") && inspected.len() < 4 << 20);
+    assert_eq!(world.host.list().unwrap().len(), 1);
+    world.host.remove("p").unwrap();
+}
+
+// spec: APR-012
+#[tokio::test]
+async fn a_tool_that_changed_and_is_as_it_was_again_asks_until_it_is_approved_again() {
+    let world = World::new();
+    let key = world.installed("p", &["flipping"]);
+    world.settings(&json!({"permissions": {"allow": ["mcp__plugin_p_s__look"]}}));
+    let told = Told::new(Verdict::Allowed);
+    let options = || Options {
+        approver: Arc::new(told.clone()),
+        ..world.options()
+    };
+    let asked = || told.asks.lock().unwrap().len();
+    let mut agent = world.agent_with(&key, options());
+    agent.initialize().await;
+    agent.tools().await;
+    for (wanted, description) in [(0, "run 1"), (1, "run 0"), (2, "run 0")] {
+        let result = agent.call("look", json!({})).await;
+        assert_eq!(result["content"][0]["text"], "looked");
+        assert_eq!(asked(), wanted);
+        assert_eq!(agent.tools().await[0]["description"], description);
+    }
+    agent.close().await;
+    // The server of a new session begins with what was approved.
+    let mut agent = world.agent_with(&key, options());
+    agent.initialize().await;
+    assert_eq!(agent.tools().await[0]["description"], "run 0");
+    agent.call("look", json!({})).await;
+    assert_eq!(asked(), 3);
+    agent.close().await;
+    world.approve("p");
+    let mut agent = world.agent_with(&key, options());
+    agent.initialize().await;
+    agent.call("look", json!({})).await;
+    assert_eq!(asked(), 3);
+    agent.close().await;
+}
+
+#[tokio::test]
+async fn a_call_that_another_reader_could_read_otherwise_reaches_no_server() {
+    let world = World::new();
+    world.settings(
+        &json!({"approval_mode": "never-ask", "permissions": {"deny": ["mcp__plugin_p_s__write"]}}),
+    );
+    let key = world.installed("p", &[]);
+    fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    agent.tools().await;
+    for params in [
+        json!({"name": "slow", "Name": "write"}),
+        json!({"Name": "write", "name": "slow"}),
+        json!({"name": "slow", "arguments": {}, "Arguments": {"a": 1}}),
+        json!({"name": "slow", "ARGUMENTS": {"a": 1}}),
+        json!({"name": "slow", "argument\u{17f}": {"a": 1}}),
+        json!({"name": "slow", "_Meta": {}}),
+        json!({"name": "slow", "newer": 1, "Newer": 2}),
+    ] {
+        let answer = agent.ask("tools/call", params.clone()).await;
+        assert_eq!(answer["error"]["code"], -32602, "{params}");
+    }
+    for method in ["Tools/Call", "tools/call ", "TOOLS/CALL", "tools/call\u{0}"] {
+        let answer = agent.ask(method, json!({"name": "write"})).await;
+        assert_eq!(answer["error"]["code"], -32601, "{method}");
+    }
+    let params = json!({"name": "slow", "arguments": {"seconds": 0, "Seconds": 1}, "newer": 1});
+    let answer = agent.ask("tools/call", params).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "slept");
+    agent.close().await;
+    assert_eq!(received(&world, "tools/call"), 1);
+    assert_eq!(received(&world, "write"), 0);
+}
+
+// spec: NAM-012 NAM-013
+#[tokio::test]
+async fn tools_that_meet_while_both_servers_are_served_are_both_withheld_from_then_on() {
+    let world = World::new();
+    never_ask(&world);
+    let one = world.installed("a", &["crossing"]);
+    let other = json!([{"id": "crossed", "command": ["python3", "mcp/server.py"]}]);
+    world.host.install(&world.package_with("a_s_", &other)).unwrap();
+    world.approve("a_s_");
+    let other = ServerKey::new("a_s_", "crossed");
+    // Both sessions are made ready before either has listed anything.
+    let mut first = world.agent(&one);
+    let mut second = world.agent(&other);
+    first.initialize().await;
+    let names = first.names().await;
+    assert!(names.contains(&"crossed__write".to_owned()), "{names:?}");
+    assert_eq!(
+        first.call("crossed__write", json!({})).await["content"][0]["text"],
+        "called crossed__write with {}"
+    );
+    second.initialize().await;
+    let names = second.names().await;
+    assert!(!names.contains(&"write".to_owned()) && names.contains(&"slow".to_owned()));
+    // The first has its list still, and the tool in it is not called any more.
+    for (agent, name) in [(&mut first, "crossed__write"), (&mut second, "write")] {
+        let answer = agent.ask("tools/call", json!({"name": name})).await;
+        assert_eq!(answer["error"]["code"], -32602, "{name}: {answer}");
+        assert!(!agent.names().await.contains(&name.to_owned()));
+    }
+    assert_eq!(first.names().await, ["free"]);
+    first.close().await;
+    second.close().await;
+    let dropped: Vec<Value> = world
+        .events()
+        .into_iter()
+        .filter(|event| event["event"] == "tool_dropped")
+        .collect();
+    assert_eq!(dropped.len(), 2);
+}
