@@ -276,7 +276,7 @@ mod heavy {
         let slow = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b";
         let answer = connection.read(&may_read(), slow, short).await;
         assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
-        assert!(begun.elapsed() < Duration::from_secs(2));
+        assert!(begun.elapsed() < Duration::from_secs(20));
 
         // A caller who goes away takes the statement along.
         let dropped = tokio::time::timeout(

@@ -597,3 +597,29 @@ fn a_file_has_no_accounts_and_is_taken_before_it_is_there() {
     let gone = document(&place.run(&["db", "shell", "none", "--json"]));
     assert_eq!(gone["error"]["code"], "not_found");
 }
+
+#[test]
+fn a_sqlite_file_is_the_same_one_wherever_muster_is_called() {
+    let place = Place::new();
+    place.add_owner("ada");
+    let root = place.path("root").display().to_string();
+    std::fs::create_dir_all(&root).unwrap();
+    place.ok(&["project", "add", "engine", "--root", &root]);
+    std::fs::write(place.path("root/near.db"), "").unwrap();
+    let words = |url: &'static str| ["db", "add", "near", "--project", "engine", "--url", url];
+    for bad in ["sqlite://~/near.db", "sqlite://../root", "sqlite://:memory:"] {
+        let said = place.command(&words(bad)).current_dir(&root).output().unwrap();
+        assert_eq!(said.status.code(), Some(1), "{bad}: {said:?}");
+        assert!(
+            String::from_utf8_lossy(&said.stderr).contains("Nothing was stored"),
+            "{bad}: {said:?}"
+        );
+    }
+    let said = place
+        .command(&words("sqlite://near.db"))
+        .current_dir(&root)
+        .output()
+        .unwrap();
+    assert!(said.status.success(), "{said:?}");
+    place.ok(&["db", "test", "near"]);
+}

@@ -127,6 +127,7 @@ async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {
         (None, true) => Some(shown::secret_line()?),
         (None, false) => None,
     };
+    let (url, write_url) = (whole(url)?, write_url.map(whole).transpose()?);
     let url = DbUrl::parse(url).map_err(refused)?;
     let write_url = write_url.map(DbUrl::parse).transpose().map_err(refused)?;
     let gateway = look::gateway(&url, write_url.as_ref())?;
@@ -148,6 +149,32 @@ async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {
         write_url,
     };
     databases::add(app, owner, new).await.map_err(refused)
+}
+
+/// The address of a SQLite file with the whole of its path: one that begins where this command was called would lead elsewhere the next time.
+fn whole(url: Secret) -> Result<Secret, Failure> {
+    let Some(path) = url.expose().strip_prefix("sqlite://") else {
+        return Ok(url);
+    };
+    let refused = |what: &str| {
+        Failure::refused(
+            "bad_url",
+            format!("{what}; write sqlite:///PATH. Nothing was stored"),
+        )
+    };
+    if path.is_empty() || path.starts_with(':') {
+        return Err(refused("a SQLite address names a file"));
+    }
+    if path.starts_with('~') {
+        return Err(refused(
+            "a SQLite address is a path, and no shell has read the ~ in this one",
+        ));
+    }
+    let path = std::path::absolute(path)?;
+    if path.is_dir() {
+        return Err(refused("the SQLite address names a folder"));
+    }
+    Ok(Secret::new(format!("sqlite://{}", path.display())))
 }
 
 async fn find(app: &App, owner: OwnerId, word: &str) -> Result<Connection, Failure> {
