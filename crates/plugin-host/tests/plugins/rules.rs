@@ -327,6 +327,12 @@ async fn a_server_that_lists_ever_more_fills_neither_the_ledger_nor_the_log() {
     let inspected = serde_json::to_string(&world.host.inspect("p").unwrap()).unwrap();
     assert!(inspected.contains("is not offered") && inspected.len() < 4 << 20);
     assert_eq!(world.host.list().unwrap().len(), 1);
+    // Approved again, it begins anew.
+    world.approve("p");
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    assert_eq!(agent.tools().await.len(), 901);
+    agent.close().await;
     world.host.remove("p").unwrap();
 }
 
