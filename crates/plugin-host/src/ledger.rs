@@ -17,6 +17,11 @@ use crate::trust::Trust;
 
 const VERSION: u32 = 1;
 
+/// Largest ledger that is read, in bytes.
+const LARGEST: u64 = 256 * 1024 * 1024;
+/// Largest one that a note makes, in bytes: what servers say leaves room for what a person decides.
+const MOST_NOTED: usize = 128 * 1024 * 1024;
+
 /// Most tools of one server.
 pub(crate) const MOST_TOOLS: usize = 2_000;
 /// Most bytes of what is kept of one server's tools.
@@ -168,6 +173,7 @@ pub(crate) type Stamp = (u64, u64, u64, i64, i64);
 pub(crate) struct Book {
     path: PathBuf,
     lock: PathBuf,
+    most_noted: usize,
 }
 
 impl Book {
@@ -176,6 +182,7 @@ impl Book {
         Self {
             path: folder.join("ledger.json"),
             lock: folder.join("ledger.lock"),
+            most_noted: MOST_NOTED,
         }
     }
 
@@ -193,7 +200,7 @@ impl Book {
 
     /// Reads it; an absent file is an empty ledger.
     pub(crate) fn read(&self) -> Result<Ledger, Fault> {
-        let text = match tree::read_plain(&self.path, 256 * 1024 * 1024) {
+        let text = match tree::read_plain(&self.path, LARGEST) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ledger::default()),
             Err(error) => return Err(failed("read", &self.path, error)),
@@ -222,7 +229,7 @@ impl Book {
         self.rewrite(true, change)
     }
 
-    /// As [`Book::change`], for facts whose loss in a power cut costs nothing.
+    /// As [`Book::change`], for facts whose loss in a power cut costs nothing, and only while there is room for them.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Ledger)) -> Result<(), Fault> {
         self.rewrite(false, |ledger| {
             change(ledger);
@@ -245,6 +252,13 @@ impl Book {
                 Fault::other("the ledger of packages could not be written").because(error)
             })?;
             text.push(b'\n');
+            if !durable && text.len() > self.most_noted {
+                return Err(Fault::other(format!(
+                    "{} has no room for more notes about servers; remove packages that are not used",
+                    self.path.display()
+                ))
+                .into());
+            }
             tree::replace(&self.path, &text, durable).map_err(|error| failed("write", &self.path, error))?;
         }
         Ok(value)
@@ -314,6 +328,32 @@ mod tests {
         );
         fs::write(dir.path().join("ledger.json"), "{\"version\":9,\"packages\":{}}").unwrap();
         assert!(book.read().unwrap_err().to_string().contains("newer"));
+    }
+
+    #[test]
+    fn notes_leave_room_for_decisions() {
+        let dir = tempfile::tempdir().unwrap();
+        let book = Book {
+            most_noted: 2_000,
+            ..Book::new(dir.path())
+        };
+        let pins = |server: &str, size: usize| {
+            let pins = Pins {
+                definition: "x".repeat(size),
+                ..Pins::default()
+            };
+            (crate::ServerKey::new("p", server).stable_id(), pins)
+        };
+        let put = |ledger: &mut Ledger, (id, pins)| drop(ledger.pins.insert(id, pins));
+        book.note(|ledger| put(ledger, pins("a", 1_000))).unwrap();
+        assert!(book.note(|ledger| put(ledger, pins("b", 1_000))).is_err());
+        assert_eq!(book.read().unwrap().pins.len(), 1);
+        book.change(|ledger| {
+            put(ledger, pins("c", 1_000));
+            Ok::<_, Fault>(())
+        })
+        .unwrap();
+        assert_eq!(book.read().unwrap().pins.len(), 2);
     }
 
     #[test]

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use std::{fs, io};
+use std::{fmt, fs, io};
 
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::diagnostic::shown;
+use crate::ledger::is_absent;
 use crate::tree::{self, Stamp};
 
 /// Largest settings file, in bytes.
@@ -61,7 +64,8 @@ impl Settings {
     pub fn read(path: &Path) -> Result<Self, String> {
         match tree::read_own(path, LARGEST) {
             Ok(text) => Self::parse(&text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            // A link that leads nowhere is no absent file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_absent(path) => Ok(Self::default()),
             Err(error) => Err(format!(
                 "settings.json cannot be read ({error}), so every call is refused"
             )),
@@ -77,6 +81,13 @@ impl Settings {
         let value: Value = serde_json::from_slice(text).map_err(|error| {
             refused(format!(
                 "is not JSON (line {}, column {})",
+                error.line(),
+                error.column()
+            ))
+        })?;
+        serde_json::from_slice::<Once>(text).map_err(|error| {
+            refused(format!(
+                "names a key twice in one object (line {}, column {})",
                 error.line(),
                 error.column()
             ))
@@ -164,6 +175,62 @@ impl Settings {
     }
 }
 
+/// JSON in which no object, however deep, names a key twice: of two rules under one name a reader would see the last alone.
+struct Once;
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Once;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("JSON that names no key twice")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Once, M::Error> {
+                let mut keys = BTreeSet::new();
+                while let Some((key, Once)) = map.next_entry::<String, Once>()? {
+                    if !keys.insert(key) {
+                        return Err(M::Error::custom("a key is named twice"));
+                    }
+                }
+                Ok(Once)
+            }
+
+            fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Once, S::Error> {
+                while seq.next_element::<Once>()?.is_some() {}
+                Ok(Once)
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Once, E> {
+                Ok(Once)
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Once, E> {
+                Ok(Once)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Once, E> {
+                Ok(Once)
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Once, E> {
+                Ok(Once)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Once, E> {
+                Ok(Once)
+            }
+
+            fn visit_unit<E>(self) -> Result<Once, E> {
+                Ok(Once)
+            }
+        }
+        deserializer.deserialize_any(Read)
+    }
+}
+
 /// The file as it is at each look, parsed again only when it may have changed since it was read.
 ///
 /// A file whose inode says what it said (device, number, size and ctime, which no program can set) holds what it held, once that was read two seconds
@@ -188,7 +255,7 @@ impl Watched {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = match fs::metadata(path) {
             Ok(now) => now,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_absent(path) => {
                 *seen = None;
                 return Ok(Arc::default());
             }
@@ -298,12 +365,41 @@ mod tests {
             r#"{"permissions":{"allow":[1]}}"#,
             r#"{"mcpServers":[]}"#,
             r#"{"mcpServers":{"a":1}}"#,
+            r#"{"permissions":{"deny":["a"]},"permissions":{}}"#,
+            r#"{"permissions":{"deny":["a"],"deny":[]}}"#,
+            r#"{"permissions":{"deny":["a"],"d\u0065ny":[]}}"#,
+            r#"{"approval_mode":"always-ask","approval_mode":"never-ask"}"#,
+            r#"{"mcpServers":{"a":{"env":{"X":"1","X":"2"}}}}"#,
+            r#"{"newer":[[{"a":null,"b":1.5e3,"a":-1}]]}"#,
         ] {
             assert!(Settings::parse(text.as_bytes()).is_err(), "{text}");
         }
         let dir = tempfile::tempdir().unwrap();
         assert!(Settings::read(&dir.path().join("absent")).is_ok());
         assert!(Settings::read(dir.path()).is_err());
+        let whole =
+            r#"{"newer":[[{"a":null,"b":1.5e3,"c":-1,"d":true}],{"a":"x"}],"a":18446744073709551615}"#;
+        assert!(Settings::parse(whole.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_refuses_and_is_no_absent_file() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("settings.json");
+        let target = dir.path().join("elsewhere.json");
+        let watched = Watched::default();
+        assert!(Settings::read(&path).is_ok() && watched.read(&path).is_ok());
+        symlink(&target, &path).unwrap();
+        assert!(Settings::read(&path).is_err() && watched.read(&path).is_err());
+        fs::write(&target, r#"{"approval_mode":"always-ask"}"#).unwrap();
+        assert_eq!(watched.read(&path).unwrap().mode, Mode::AlwaysAsk);
+        fs::remove_file(&target).unwrap();
+        assert!(watched.read(&path).is_err());
+        symlink(&path, &target).unwrap();
+        assert!(Settings::read(&path).is_err() && watched.read(&path).is_err());
+        fs::remove_file(&path).unwrap();
+        assert!(watched.read(&path).is_ok());
     }
 
     #[test]

@@ -19,6 +19,8 @@ use crate::settings::{Ruling, Why};
 /// Most pages and most bytes of a list of tools.
 const MOST_PAGES: usize = 200;
 const MOST_BYTES: usize = 32 * 1024 * 1024;
+/// How often a list is asked for that changes while it comes.
+const MOST_LOOKS: usize = 3;
 
 /// The result of a call that was refused or failed: an error with a word for programs and a sentence for the model.
 pub(super) fn refusal(code: &str, sentence: &str) -> String {
@@ -80,7 +82,7 @@ impl Inner {
                 return Ok(tools);
             }
         }
-        let pages = self.pages(meta.as_deref()).await?;
+        let (pages, changes) = self.newest(meta.as_deref()).await?;
         let tools = match tools::read(&self.ready.key, &pages, |now| self.pinned(now)) {
             Ok(tools) => Arc::new(tools),
             Err(why) => {
@@ -94,7 +96,8 @@ impl Inner {
         };
         let new: Vec<(String, String)> = {
             let mut state = self.state();
-            state.tools = Some(tools.clone());
+            // What changed since it was asked for is not kept: the next who needs it looks again.
+            state.tools = (state.changes == changes).then(|| tools.clone());
             state.fresh = !for_agent;
             let new = tools.withheld.iter().filter(|(name, _)| state.drop_tool(name));
             new.map(|(name, why)| (name.clone(), why.clone())).collect()
@@ -104,6 +107,19 @@ impl Inner {
         }
         self.is_ready(None);
         Ok(tools)
+    }
+
+    /// The list, asked for again when the server says meanwhile that it is another one, and how many changes it had when that was asked.
+    async fn newest(&self, meta: Option<&str>) -> Result<(Vec<String>, u64), Refused> {
+        let mut looks = 0;
+        loop {
+            let changes = self.state().changes;
+            let pages = self.pages(meta).await?;
+            looks += 1;
+            if self.state().changes == changes || looks >= MOST_LOOKS {
+                return Ok((pages, changes));
+            }
+        }
     }
 
     async fn pages(&self, meta: Option<&str>) -> Result<Vec<String>, Refused> {

@@ -193,7 +193,9 @@ impl Inner {
         let method = message.method.as_deref().unwrap_or_default();
         let params = message.params.map(RawValue::get);
         if method == "notifications/tools/list_changed" {
-            self.state().tools = None;
+            let mut state = self.state();
+            state.tools = None;
+            state.changes += 1;
         }
         let Some(fields) = params.and_then(|params| Fields::parse(params).ok()) else {
             self.tell(&jsonrpc::call(None, method, params)).await;

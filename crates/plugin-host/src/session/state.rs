@@ -81,6 +81,8 @@ pub(super) struct State {
     /// Calls and lists that muster itself is still at, by the agent's id.
     pub(super) asking: HashMap<String, AbortHandle>,
     pub(super) tools: Option<Arc<Tools>>,
+    /// How often the server said that its list is another one.
+    pub(super) changes: u64,
     /// The list was looked at and not asked for since.
     pub(super) fresh: bool,
     /// Withheld names that the log has.
@@ -99,6 +101,7 @@ impl State {
             next_asked: 1,
             asking: HashMap::new(),
             tools: None,
+            changes: 0,
             fresh: false,
             dropped: BTreeSet::new(),
         }

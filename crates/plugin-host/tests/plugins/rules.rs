@@ -327,6 +327,12 @@ async fn a_server_that_lists_ever_more_fills_neither_the_ledger_nor_the_log() {
     let inspected = serde_json::to_string(&world.host.inspect("p").unwrap()).unwrap();
     assert!(inspected.contains("is not offered") && inspected.len() < 4 << 20);
     assert_eq!(world.host.list().unwrap().len(), 1);
+    // Approved again, it begins anew.
+    world.approve("p");
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    assert_eq!(agent.tools().await.len(), 901);
+    agent.close().await;
     world.host.remove("p").unwrap();
 }
 
@@ -440,4 +446,31 @@ async fn tools_that_meet_while_both_servers_are_served_are_both_withheld_from_th
         .filter(|event| event["event"] == "tool_dropped")
         .collect();
     assert_eq!(dropped.len(), 2);
+}
+
+#[tokio::test]
+async fn a_list_that_changes_while_it_comes_is_looked_at_again() {
+    let world = World::new();
+    never_ask(&world);
+    let key = world.installed("p", &["moving"]);
+    fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    assert_eq!(agent.tools().await[0]["description"], "list 2");
+    assert_eq!(received(&world, "tools/list"), 2);
+    agent.close().await;
+
+    // One that never comes to an end with it is not waited for, and nothing of it is taken for the newest.
+    let key = world.installed("q", &["restless"]);
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    let mut last = 0;
+    for _ in 0..3 {
+        let description = agent.tools().await[0]["description"].clone();
+        let number = description.as_str().unwrap().strip_prefix("list ").unwrap();
+        let number: u32 = number.parse().unwrap();
+        assert!(number > last, "{number} after {last}");
+        last = number;
+    }
+    agent.close().await;
 }
