@@ -421,7 +421,9 @@ impl Shell<'_> {
         ));
         let stopped = error.verdict().map(|verdict| verdict.class);
         if stopped == Some(muster_db_gateway::Class::Write) {
-            output::notice("muster: \\write on lets statements of this shell write, as --write does from its start");
+            output::notice(
+                "muster: \\write on lets statements of this shell write, as --write does from its start",
+            );
         }
         if self.json {
             let mut told = json!({"code": error.code(), "message": error.to_string()});
