@@ -11,6 +11,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use muster_plugin_host::launch;
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The names that muster answers to besides its own, each with the command it stands for.
 const NAMES: &[(&str, &[&str])] = &[
@@ -82,7 +84,13 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ended = runtime.block_on(commands::run(cli));
+    let ended = runtime.block_on(async {
+        // A shell may limit how large a file can grow. The signal for it would end this process amidst its work; with somebody who hears it, the
+        // write fails and is told like any other. Unlike one that is ignored, a signal that is heard is as usual again in every child.
+        let too_large = SignalKind::from_raw(Signal::SIGXFSZ as i32);
+        let _heard_from_now_on = signal(too_large);
+        commands::run(cli).await
+    });
     if one_thread {
         // A client that asked for the end may hold standard input open; the read of it must not hold the process.
         runtime.shutdown_background();

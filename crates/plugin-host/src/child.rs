@@ -1,37 +1,46 @@
 //! One server as a process: what it is started with, and how muster holds it. Never gives it a variable, a descriptor or a file of the owner's beyond the list.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
-use tokio::process::{Child, ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Take};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::time::{sleep, timeout};
 
 use crate::diagnostic::shown;
 use crate::frame::Framing;
 use crate::host::Ready;
-use crate::launch::{FAILED, GRACE, STARTED, WORD};
+use crate::launch::{FAILED, GRACE, Handed, STARTED, WORD};
 use crate::ledger::make_folder;
 use crate::link::outbox::Outbox;
 use crate::package::{Cwd, Family, Launch, Place};
+use crate::processes;
 
 /// Variables that are passed on when they are set. Everything else is not.
 pub const PASSED_ON: [&str; 11] = [
     "HOME", "PATH", "SHELL", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR",
 ];
 
+/// How often those that are left are looked for, and the pause after each look.
+const ROUNDS: (usize, Duration) = (200, Duration::from_millis(5));
+
+/// The launchers that this process has.
+static LAUNCHERS: Mutex<BTreeSet<Pid>> = Mutex::new(BTreeSet::new());
+
 /// The program that starts servers: muster itself with the launcher's word.
 #[derive(Debug, Clone)]
 pub struct Launcher {
     program: PathBuf,
     arguments: Vec<OsString>,
+    sole: bool,
 }
 
 impl Launcher {
@@ -52,7 +61,23 @@ impl Launcher {
         Self {
             program: program.into(),
             arguments,
+            sole: false,
         }
+    }
+
+    /// For a process that serves one session and has no children but launchers. Whoever loses its launcher then comes to this process (Linux),
+    /// and is ended with the session: a server can kill its launcher.
+    #[must_use]
+    pub fn sole(mut self) -> Self {
+        #[cfg(target_os = "linux")]
+        {
+            self.sole = nix::sys::prctl::set_child_subreaper(true).is_ok();
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            self.sole = false;
+        }
+        self
     }
 }
 
@@ -143,10 +168,61 @@ fn clean(root: &Path, word: &str) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Running {
     launcher: Child,
-    server: Option<Pid>,
+    known: Known,
+    server: Option<Server>,
+    sole: bool,
+    /// Held as long as the session lasts: the launcher sees when nobody reads what it would say.
+    heard: BufReader<Take<ChildStderr>>,
     pub(crate) stdin: Arc<Outbox>,
     pub(crate) framing: Framing,
     pub(crate) stdout: ChildStdout,
+}
+
+/// The server itself, and the group that has its number.
+#[derive(Debug, Clone, Copy)]
+struct Server {
+    pid: Pid,
+    began: Option<u64>,
+}
+
+impl Server {
+    fn told(pid: &str) -> Option<Self> {
+        let pid = Pid::from_raw(pid.parse().ok().filter(|pid| *pid > 1)?);
+        let began = processes::seen(pid).map(|seen| seen.began);
+        Some(Self { pid, began })
+    }
+
+    /// Kills the server and its group, unless another process has its number by now, which it can only have when the group is empty.
+    fn kill(self) {
+        let now = processes::seen(self.pid).map(|seen| seen.began);
+        if now.is_none() || now == self.began {
+            let _ = killpg(self.pid, Signal::SIGKILL);
+        }
+        if now.is_some() && now == self.began {
+            let _ = kill(self.pid, Signal::SIGKILL);
+        }
+    }
+}
+
+/// A launcher's place in the list of them.
+#[derive(Debug)]
+struct Known(Option<Pid>);
+
+impl Known {
+    fn pid(&self) -> Option<Pid> {
+        self.0
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            LAUNCHERS
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&pid);
+        }
+    }
 }
 
 /// Starts a server.
@@ -167,43 +243,106 @@ pub(crate) async fn start(
             make_folder(&plan.cwd).map_err(|fault| fault.to_string())?;
         }
     }
-    let mut child = Command::new(&launcher.program)
+    let handed = Handed {
+        parent: std::process::id(),
+        env: plan.env.clone(),
+    };
+    let handed = handed
+        .encode()
+        .map_err(|error| format!("the server's variables are too large: {error}"))?;
+    let mut command = Command::new(&launcher.program);
+    command
         .arg0("muster-plugin-launch")
         .args(&launcher.arguments)
         .args(&plan.argv)
+        // What the loader of programs does for a variable of the package's must not happen in the launcher.
         .env_clear()
-        .envs(&plan.env)
         .current_dir(&plan.cwd)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .map_err(|error| unstarted(&plan.cwd, &error))?;
-    let (Some(stdin), Some(stdout), Some(stderr)) =
+        .process_group(0);
+    let (mut child, known) = spawn(&mut command).map_err(|error| unstarted(&plan.cwd, &error))?;
+    let (Some(mut stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err("the server could not be connected".to_owned());
     };
     let mut said = String::new();
     let mut stderr = BufReader::new(stderr.take(16 * 1024));
-    let told = timeout(Duration::from_secs(10), stderr.read_line(&mut said)).await;
+    let told = timeout(Duration::from_secs(10), async {
+        // One that ended before it read all says why.
+        let _ = stdin.write_all(&handed).await;
+        stderr.read_line(&mut said).await
+    })
+    .await;
     let said = said.trim_end();
     if let (Ok(Ok(_)), Some(pid)) = (&told, said.strip_prefix(STARTED)) {
         return Ok(Running {
-            server: pid.parse().ok().map(Pid::from_raw),
+            server: Server::told(pid),
             launcher: child,
+            known,
+            sole: launcher.sole,
+            heard: stderr,
             stdin: Arc::new(Outbox::new(stdin)),
             framing,
             stdout,
         });
     }
-    let _ = child.start_kill();
-    let _ = timeout(GRACE, child.wait()).await;
+    end(&mut child, &known).await;
     Err(said.strip_prefix(FAILED).map_or_else(
         || "the launcher of servers did not answer".to_owned(),
         ToOwned::to_owned,
     ))
+}
+
+/// Starts a launcher and lists it; between the two nobody looks for strangers.
+fn spawn(command: &mut Command) -> io::Result<(Child, Known)> {
+    let mut launchers = LAUNCHERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = command.spawn()?;
+    let pid = child
+        .id()
+        .and_then(|id| i32::try_from(id).ok())
+        .map(Pid::from_raw);
+    launchers.extend(pid);
+    Ok((child, Known(pid)))
+}
+
+/// Ends a launcher that does not end by itself, and first everything below it: what outlives it is nobody's.
+async fn end(launcher: &mut Child, known: &Known) {
+    if let (Some(pid), Some(_)) = (known.pid(), launcher.id()) {
+        let (rounds, pause) = ROUNDS;
+        for _ in 0..rounds {
+            if processes::kill_below(pid) == 0 {
+                break;
+            }
+            sleep(pause).await;
+        }
+    }
+    let _ = launcher.start_kill();
+    let _ = timeout(GRACE, launcher.wait()).await;
+}
+
+/// Ends who came to this process because its launcher is dead.
+async fn end_strangers() {
+    let (rounds, pause) = ROUNDS;
+    for _ in 0..rounds {
+        let left = {
+            let launchers = LAUNCHERS.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = processes::all();
+            all.retain(|one| one.parent == Pid::this() && !launchers.contains(&one.pid));
+            for one in &all {
+                processes::kill_below(one.pid);
+                let _ = kill(one.pid, Signal::SIGKILL);
+                let _ = waitpid(one.pid, Some(WaitPidFlag::WNOHANG));
+            }
+            all.len()
+        };
+        if left == 0 {
+            return;
+        }
+        sleep(pause).await;
+    }
 }
 
 fn unstarted(cwd: &Path, error: &io::Error) -> String {
@@ -221,7 +360,10 @@ impl Running {
     /// Waits for the server's end after its output ended; one that only closed its output is ended.
     pub(crate) async fn finish(mut self) -> String {
         match timeout(Duration::from_millis(500), self.launcher.wait()).await {
-            Ok(status) => ending(status),
+            Ok(status) => {
+                clear(&status, self.server, self.sole).await;
+                ending(status)
+            }
             Err(_) => {
                 self.stop().await;
                 "closed its output and was ended".to_owned()
@@ -229,24 +371,44 @@ impl Running {
         }
     }
 
-    /// Ends the server: its input is closed, the launcher does the rest. Longer than the launcher may take is not waited.
+    /// Ends the server: its input is closed, the launcher does the rest. Longer than the launcher may take is not waited, and what a launcher
+    /// that was killed or held up has left is ended here.
     pub(crate) async fn stop(mut self) {
         self.stdin.shut(Duration::from_millis(200)).await;
+        // A server that holds the other end of its own input does not hold this one.
+        drop(self.heard);
+        if let (Some(pid), Some(_)) = (self.known.pid(), self.launcher.id()) {
+            // It may have been stopped.
+            let _ = kill(pid, Signal::SIGCONT);
+        }
         // Its output still goes somewhere, so that a server which says something at its end does not hang or break on it.
         let mut stdout = self.stdout;
         let drained = tokio::spawn(async move {
             let _ = tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await;
         });
         let longest = GRACE * 2 + Duration::from_secs(2);
-        let ended = timeout(longest, self.launcher.wait()).await;
+        let status = if let Ok(status) = timeout(longest, self.launcher.wait()).await {
+            status
+        } else {
+            end(&mut self.launcher, &self.known).await;
+            Err(io::ErrorKind::TimedOut.into())
+        };
         drained.abort();
-        if ended.is_err() {
-            if let Some(server) = self.server {
-                let _ = killpg(server, Signal::SIGKILL);
-            }
-            let _ = self.launcher.start_kill();
-            let _ = timeout(GRACE, self.launcher.wait()).await;
-        }
+        clear(&status, self.server, self.sole).await;
+    }
+}
+
+/// Ends what a launcher left that did not end by itself; one that did has left nothing.
+async fn clear(status: &io::Result<std::process::ExitStatus>, server: Option<Server>, sole: bool) {
+    let by_itself = status.as_ref().is_ok_and(|status| status.code().is_some());
+    if by_itself {
+        return;
+    }
+    if let Some(server) = server {
+        server.kill();
+    }
+    if sole {
+        end_strangers().await;
     }
 }
 

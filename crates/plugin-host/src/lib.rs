@@ -16,6 +16,7 @@ mod link;
 pub mod manifest;
 pub mod names;
 mod package;
+mod processes;
 pub mod session;
 pub mod settings;
 mod standing;

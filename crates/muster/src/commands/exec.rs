@@ -10,8 +10,10 @@ use std::process::ExitStatus;
 use muster_core::text::terminal;
 use muster_plugin_host::config::{mcp_config, read_servers};
 use muster_plugin_host::{Host, Kind, ServerKey, Settings, Status};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use reqwest::Url;
 use serde_json::{Map, Value, json};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
@@ -39,6 +41,7 @@ pub(super) async fn run(config: &Config, args: cli::Exec) -> Result<(), Failure>
     };
     // Heard from before the program is there, so that none is lost or ends this process first.
     let mut signals = Signals::new()?;
+    file.hand_on()?;
     let mut child = Command::new(program)
         .args(rest)
         .env("MUSTER_SESSION_ID", &session)
@@ -244,6 +247,12 @@ impl Proxy {
 
 /// Whether an address may carry a password; it does not leave this process then.
 fn has_password(url: &str) -> bool {
+    // Read as whoever connects reads it: decoded, and without the characters that are left out of addresses.
+    if let Ok(url) = Url::parse(url)
+        && (url.password().is_some() || url.query_pairs().any(|(key, _)| key.contains("password")))
+    {
+        return true;
+    }
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let user = authority.rsplit_once('@').map(|(user, _)| user);
@@ -253,8 +262,8 @@ fn has_password(url: &str) -> bool {
 /// The file that the program reads, for as long as this lives.
 struct Configuration {
     path: PathBuf,
-    /// Locked, so that a later session sees that this one lives.
-    _held: File,
+    /// Locked, so that a later session sees that this one lives, or its program.
+    held: File,
 }
 
 impl Configuration {
@@ -275,10 +284,16 @@ impl Configuration {
         file.lock()?;
         file.write_all(document.to_string().as_bytes())?;
         fs::rename(&fresh, &path)?;
-        Ok(Self { path, _held: file })
+        Ok(Self { path, held: file })
     }
 
-    /// Removes what a session left that was killed.
+    /// Lets the program have the lock as well: it may outlive this process and read the file later.
+    fn hand_on(&self) -> Result<(), Failure> {
+        fcntl(&self.held, FcntlArg::F_SETFD(FdFlag::empty())).map_err(std::io::Error::from)?;
+        Ok(())
+    }
+
+    /// Removes what a session left that was killed, when its program is gone too.
     fn sweep(folder: &Path) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -373,6 +388,9 @@ mod tests {
             "postgres://ada:secret@db/muster",
             "postgres://db/muster?password=secret",
             "postgres://ada:p@ss@db",
+            "postgres://db/muster?pass%77ord=secret",
+            "postgres://db/muster?sslmode=require&%70assword=secret",
+            "postgres://db/muster?pass\tword=secret",
         ] {
             assert!(has_password(url), "{url}");
         }
@@ -380,6 +398,7 @@ mod tests {
             "sqlite:///home/ada/muster.db",
             "postgres://ada@db:5432/muster",
             "postgres://db/muster",
+            "postgres://db/muster?application_name=a%20b",
         ] {
             assert!(!has_password(url), "{url}");
         }

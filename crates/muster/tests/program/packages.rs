@@ -1,12 +1,12 @@
 //! Plugin packages on the command line, from `validate` to `serve`, with real servers and real asks. Never calls a function of muster's.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::Place;
-use crate::support::package::{EXAMPLES, runs, until};
+use crate::support::package::{Client, EXAMPLES, runs, until};
 
 fn status(place: &Place, plugin: &str) -> String {
     let found = place.json(&["plugins", "inspect", plugin]);
@@ -533,6 +533,35 @@ fn a_proxy_that_is_killed_takes_its_server_with_it() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_told_and_leaves_nothing_in_staging() {
+    let place = Place::new();
+    let folder = place.package("tools", &["python3", "mcp/server.py"]);
+    std::fs::write(folder.join("large.bin"), vec![7; 3 << 20]).unwrap();
+    let own = place.command(&["plugins", "install", &folder.display().to_string()]);
+    let limited = |script: &str| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script, "sh"])
+            .arg(own.get_program())
+            .args(own.get_args())
+            .env_clear()
+            .current_dir(place.path(""))
+            .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.output().unwrap()
+    };
+    let done = limited("ulimit -f 1024; exec \"$@\"");
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("large") && said.lines().count() == 1, "{said}");
+    let staging = std::fs::read_dir(place.data().join("plugins/staging")).unwrap();
+    assert_eq!(staging.count(), 0);
+    assert_eq!(place.json(&["plugins", "list"]), json!([]));
+    // A child is ended by the signal as ever.
+    let said = place.run(&["exec", "--", "sh", "-c", "kill -XFSZ $$"]);
+    assert_eq!(said.code(), 128 + Signal::SIGXFSZ as i32, "{said:?}");
+}
+
+#[test]
 fn a_server_starts_from_a_clean_room_whatever_its_proxy_was_given() {
     let place = Place::new().with("OWNERS_SECRET", "swordfish");
     place.approved("tools", "plain");
@@ -572,6 +601,47 @@ fn the_examples_for_authors_can_be_installed_approved_and_used() {
 
 mod heavy {
     use super::*;
+
+    fn spawned(client: &mut Client, arguments: &Value) -> Vec<i64> {
+        client.greet();
+        let told = client.call("spawn", arguments);
+        let pids: Vec<i64> = serde_json::from_value(told["structuredContent"]["pids"].clone()).unwrap();
+        assert_eq!(pids.len(), 3);
+        pids
+    }
+
+    // spec: LIF-017
+    #[test]
+    fn a_server_that_holds_its_own_input_open_ends_with_a_proxy_that_is_killed() {
+        let place = Place::new();
+        place.settings(&json!({"approval_mode": "never-ask"}));
+        place.approved("tools", "holding-stubborn");
+        let mut client = place.client("tools:s", &[]);
+        let pids = spawned(&mut client, &json!({}));
+        assert!(pids.iter().all(|pid| runs(*pid)));
+        client.signal(Signal::SIGKILL);
+        until(|| !pids.iter().any(|pid| runs(*pid)));
+    }
+
+    // spec: LIF-016 LIF-017
+    #[test]
+    fn a_server_that_kills_its_launcher_or_holds_it_up_ends_with_its_proxy_and_all_that_it_started() {
+        for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
+            for leaves in [true, false] {
+                let place = Place::new();
+                place.settings(&json!({"approval_mode": "never-ask"}));
+                place.approved("tools", "holding-stubborn");
+                let mut client = place.client("tools:s", &[]);
+                let pids = spawned(&mut client, &json!({"launcher": signal as i32}));
+                if leaves {
+                    assert_eq!(client.leave(), 0);
+                } else {
+                    client.signal(Signal::SIGTERM);
+                }
+                until(|| !pids.iter().any(|pid| runs(*pid)));
+            }
+        }
+    }
 
     fn tools(needed: &str) -> Option<std::path::PathBuf> {
         muster_testkit::installed("MUSTER_TEST_TOOLS").filter(|folder| folder.join(needed).exists())

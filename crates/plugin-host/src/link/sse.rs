@@ -14,6 +14,8 @@ pub(crate) struct Event {
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     buffer: BytesMut,
+    /// How much of the buffer holds no end of a line, so that a line which comes in many pieces is looked at once.
+    looked_at: usize,
     data: String,
     id: Option<String>,
     /// Milliseconds until a broken stream should be taken up again, when the server said so.
@@ -32,14 +34,17 @@ impl Events {
     /// The next whole event.
     pub(crate) fn next_event(&mut self, largest: usize) -> Result<Option<Event>, TooLarge> {
         loop {
-            let Some(at) = memchr(b'\n', &self.buffer) else {
+            let fresh = self.buffer.get(self.looked_at..).unwrap_or_default();
+            let Some(at) = memchr(b'\n', fresh) else {
+                self.looked_at = self.buffer.len();
                 return if self.buffer.len() > largest {
                     Err(TooLarge)
                 } else {
                     Ok(None)
                 };
             };
-            let line = self.buffer.split_to(at + 1);
+            let line = self.buffer.split_to(self.looked_at + at + 1);
+            self.looked_at = 0;
             let line = String::from_utf8_lossy(&line);
             let line = line.trim_end_matches(['\n', '\r']);
             if line.is_empty() {
@@ -102,6 +107,22 @@ mod tests {
             );
             assert_eq!(events.retry, Some(500));
         }
+    }
+
+    #[test]
+    fn what_was_looked_at_is_not_looked_at_again() {
+        let mut events = Events::default();
+        for pieces in 1..=50 {
+            events.push(b"data: xxxx");
+            assert_eq!(events.next_event(1_000), Ok(None));
+            assert_eq!(events.looked_at, pieces * 10);
+        }
+        events.push(b"\n\ndata: y\n\ndata");
+        assert_eq!(events.next_event(1_000).unwrap().unwrap().data.len(), 50 * 10 - 6);
+        assert_eq!(events.looked_at, 0);
+        assert_eq!(events.next_event(1_000).unwrap().unwrap().data, "y");
+        assert_eq!(events.next_event(1_000), Ok(None));
+        assert_eq!(events.looked_at, 4);
     }
 
     #[test]

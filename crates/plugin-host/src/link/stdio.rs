@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::future::join_all;
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -333,8 +334,7 @@ impl Probe {
     }
 
     async fn end(&mut self) {
-        for candidate in self.candidates.iter_mut().filter_map(Option::take) {
-            candidate.running.stop().await;
-        }
+        let left = self.candidates.iter_mut().filter_map(Option::take);
+        join_all(left.map(|candidate| candidate.running.stop())).await;
     }
 }

@@ -1,11 +1,15 @@
-//! Servers that others wrote: the official Everything server and the SDKs of two languages, unmodified. Never runs without the tools that ./test installs.
+//! Servers that others wrote: the official Everything server and the SDKs of two languages, unmodified; and servers that will not end. Never runs without the tools that ./test installs.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use muster_plugin_host::ServerKey;
 use serde_json::{Value, json};
 
-use crate::common::{Agent, World};
+use crate::common::{Agent, World, gone, python, runs};
+
+/// How long a process may take to go.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The folder of tools when it holds `needed`.
 pub(crate) fn tools(needed: &str) -> Option<PathBuf> {
@@ -182,4 +186,129 @@ async fn slow_servers_start_side_by_side() {
     for agent in agents {
         agent.close().await;
     }
+}
+
+async fn started(agent: &mut Agent, arguments: Value) -> Vec<u64> {
+    agent.initialize().await;
+    let called = agent.call("spawn", arguments).await;
+    let pids: Vec<u64> = serde_json::from_value(called["structuredContent"]["pids"].clone()).unwrap();
+    assert_eq!(pids.len(), 3);
+    pids
+}
+
+// spec: LIF-016 LIF-017
+#[tokio::test]
+async fn a_server_that_holds_its_own_input_open_ends_with_its_session() {
+    for how in ["holding", "holding-stubborn"] {
+        for dropped in [false, true] {
+            let world = World::new();
+            world.settings(&json!({"approval_mode": "never-ask"}));
+            let key = world.installed("p", &[how]);
+            let mut agent = world.agent(&key);
+            let pids = started(&mut agent, json!({})).await;
+            assert!(pids.iter().all(|pid| runs(*pid)));
+            if dropped {
+                agent.session.abort();
+            } else {
+                agent.close().await;
+            }
+            for pid in pids {
+                assert!(gone(pid, PATIENCE).await, "{how}: {pid} is left");
+            }
+        }
+    }
+}
+
+// spec: LIF-017
+#[tokio::test]
+async fn a_server_that_kills_its_launcher_or_holds_it_up_ends_with_its_session() {
+    let (kill, stop) = (9, 19);
+    for signal in [kill, stop] {
+        let world = World::new();
+        world.settings(&json!({"approval_mode": "never-ask"}));
+        let key = world.installed("p", &["holding-stubborn"]);
+        let mut agent = world.agent(&key);
+        let [apart, child, server] = started(&mut agent, json!({"launcher": signal})).await[..] else {
+            panic!("three processes")
+        };
+        agent.close().await;
+        // Whoever left the group of a launcher that is dead is found where muster has nothing else to start; see the program's own tests.
+        let all = if signal == kill {
+            vec![child, server]
+        } else {
+            vec![apart, child, server]
+        };
+        for pid in all {
+            assert!(gone(pid, PATIENCE).await, "{signal}: {pid} is left");
+        }
+        if signal == kill {
+            let ended = std::process::Command::new("kill")
+                .args(["-9", &apart.to_string()])
+                .status();
+            assert!(ended.unwrap().success());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_packages_variables_reach_its_server_and_not_the_launcher() {
+    let world = World::new();
+    world.settings(&json!({"approval_mode": "never-ask"}));
+    // The loader of programs writes a file for each process that has these.
+    let traces = world.path("trace");
+    let env = json!({"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": traces.display().to_string(), "ODD": "a\nb=c"});
+    let folder = world.path("packages/p");
+    std::fs::create_dir_all(folder.join(".claude-plugin")).unwrap();
+    std::fs::copy(own("server.py"), folder.join("server.py")).unwrap();
+    let servers =
+        json!({"s": {"command": python(), "args": ["${CLAUDE_PLUGIN_ROOT}/server.py"], "env": env}});
+    let manifest =
+        json!({"name": "p", "version": "1.0.0", "description": "For tests.", "mcpServers": servers});
+    std::fs::write(folder.join(".claude-plugin/plugin.json"), manifest.to_string()).unwrap();
+    world.host.install(&folder).unwrap();
+    world.approve("p");
+    let mut agent = world.agent(&ServerKey::new("p", "s"));
+    agent.initialize().await;
+    let told = agent.call("environment", json!({})).await["structuredContent"].clone();
+    assert_eq!(told["env"]["ODD"], "a\nb=c");
+    let server = told["pid"].as_u64().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{server}/stat")).unwrap();
+    let launcher = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .to_owned();
+    let traced = |pid: &str| world.path(&format!("trace.{pid}")).exists();
+    assert!(traced(&server.to_string()), "the loader writes no traces here");
+    assert!(!traced(&launcher));
+    // What it has open is nobody's to open, and it had nothing in its environment.
+    let environment = std::fs::read(format!("/proc/{launcher}/environ")).unwrap_or_default();
+    assert_eq!(environment, b"");
+    agent.close().await;
+}
+
+#[tokio::test]
+async fn two_copies_of_a_silent_server_are_ended_together() {
+    let world = World::new();
+    let key = world.installed("p", &["mute-stays"]);
+    std::fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
+    let mut agent = world.agent(&key);
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    agent.start("initialize", params).await;
+    let noted = |name: &str| {
+        let path = world.path("data/plugins/data/p").join(name);
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let until = tokio::time::Instant::now() + PATIENCE;
+    // The other copy reads a header first.
+    while noted("raw").len() < 2 {
+        assert!(tokio::time::Instant::now() < until, "{:?}", noted("raw"));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    agent.close().await;
+    assert_eq!(noted("end"), ["closed", "closed", "term", "term"]);
 }

@@ -45,6 +45,8 @@ def messages():
         if not line:
             return
         note("raw", line.decode("utf-8", "replace").strip())
+        if HOW == "mute-stays":
+            continue
         if HEADERS:
             if not line.lower().startswith(b"content-length"):
                 if HOW == "headers-strict":
@@ -141,6 +143,8 @@ def call(request):
     elif name == "spawn":
         child = subprocess.Popen(["sleep", "600"], start_new_session=True)
         other = subprocess.Popen(["sleep", "600"])
+        if "launcher" in arguments:
+            os.kill(os.getppid(), arguments["launcher"])
         answer(request, text("x", structuredContent={"pids": [child.pid, other.pid, os.getpid()]}))
     elif name == "look":
         CHANGES += 1
@@ -161,6 +165,15 @@ if HOW == "stderr":
     os.write(2, b"x" * (10 << 20))
 if HOW == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if HOW == "mute-stays":
+    def terminated(*_):
+        note("end", "term")
+        os._exit(0)
+    signal.signal(signal.SIGTERM, terminated)
+if HOW in ("holding", "holding-stubborn"):
+    HELD = os.open("/proc/self/fd/0", os.O_WRONLY)
+if HOW == "holding-stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if HOW == "late":
     time.sleep(float(sys.argv[2]))
 if HOW == "crash":
@@ -171,9 +184,9 @@ for message in messages():
     if method == "server/discover":
         if HOW == "strict":
             sys.exit(4)
-        if HOW not in ("headers-silent", "mute"):
+        if HOW not in ("headers-silent", "mute", "mute-stays"):
             write({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no such method"}})
-    elif HOW == "mute":
+    elif HOW in ("mute", "mute-stays"):
         pass
     elif method == "initialize":
         if HOW == "huge-first":
@@ -218,8 +231,10 @@ for message in messages():
     elif "id" in message and method:
         write({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no such method"}})
 
+if HOW == "mute-stays":
+    note("end", "closed")
 note("ended", "by itself")
-if HOW in ("stubborn", "stays"):
+if HOW in ("stubborn", "stays", "mute-stays"):
     note("ended", "but stays")
     while True:
         time.sleep(60)

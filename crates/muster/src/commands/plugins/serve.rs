@@ -49,7 +49,7 @@ pub(super) async fn run(config: Config, args: ServePackage) -> Result<(), Failur
     let options = Options {
         session,
         dir: std::env::current_dir()?,
-        launcher: Launcher::this_program(),
+        launcher: Launcher::this_program().sole(),
         approver: late.clone(),
         budgets: Budgets::default(),
     };
