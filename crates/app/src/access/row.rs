@@ -3,41 +3,14 @@
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{AskId, TaskId, TokenId};
+use muster_store::Stored;
 use serde_json::Value;
-use sqlx::{Database, Decode, Type};
 
 use super::asks::Ask;
 use super::state::AskState;
 
-/// Stored text, or none where the bytes are no text.
-pub(super) struct Stored(Option<String>);
-
-impl<DB: Database> Type<DB> for Stored
-where
-    String: Type<DB>,
-{
-    fn type_info() -> DB::TypeInfo {
-        <String as Type<DB>>::type_info()
-    }
-
-    fn compatible(info: &DB::TypeInfo) -> bool {
-        <String as Type<DB>>::compatible(info)
-    }
-}
-
-impl<'r, DB: Database> Decode<'r, DB> for Stored
-where
-    String: Decode<'r, DB>,
-{
-    fn decode(value: DB::ValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
-        Ok(Self(String::decode(value).ok()))
-    }
-}
-
-impl Stored {
-    fn value(&self) -> Option<Value> {
-        serde_json::from_str(self.0.as_deref()?).ok()
-    }
+fn value(stored: &Stored) -> Option<Value> {
+    serde_json::from_str(stored.text()?).ok()
 }
 
 #[derive(sqlx::FromRow)]
@@ -72,10 +45,10 @@ impl TryFrom<Row> for Ask {
                 Value::Null
             })
         };
-        let arguments = part("the arguments", row.arguments.value());
+        let arguments = part("the arguments", value(&row.arguments));
         // A list of pairs and nothing else: what is none would be shown as a call that asks for nothing.
-        let pairs = part("what it charges", row.pairs.value().filter(Value::is_array));
-        let about = row.about.map(|about| about.value());
+        let pairs = part("what it charges", value(&row.pairs).filter(Value::is_array));
+        let about = row.about.as_ref().map(value);
         // Of a permission it is kept for the audit row, and nobody is shown it.
         let about = if row.kind == "plugin_tool" {
             about.map_or(Value::Null, |about| part("what is told of its tool", about))
