@@ -5,8 +5,9 @@
 //! of mode or of mtime. So a file whose stamp is the one in the index holds the bytes that were hashed, unless it was changed within one tick
 //! of the clock of being hashed. That is why a stamp counts only when its ctime lies at least two seconds before the ctime of the index file
 //! itself, which was written after the hashing, by the same clock; a younger one is read and hashed again, and the index written anew. A
-//! file or folder that is not in the index, or not in the folder, fails the verification. What is left is who may write the index: the same
-//! user who may write the approvals.
+//! file or folder that is not in the index, or not in the folder, fails the verification. What is left is who may write the index, or write
+//! through a memory mapping that was there before the hashing, which moves the ctime late or not at all: the same user, who may write the
+//! approvals too.
 
 use std::fs;
 use std::io::{self, Read as _};

@@ -154,7 +154,7 @@ fn approved(host: &Host, session: &str) -> Result<(Vec<ServerKey>, Vec<ServerKey
         events.server_dropped(session, key, why);
         output::notice(&format!("muster: {}", terminal(why)));
     }
-    for sentence in waiting(host) {
+    for sentence in waiting(host, &withheld) {
         output::notice(&format!("muster: {sentence}"));
     }
     let all = given
@@ -166,7 +166,7 @@ fn approved(host: &Host, session: &str) -> Result<(Vec<ServerKey>, Vec<ServerKey
 }
 
 /// What the program does not get because nobody has decided about it as it is now: without a word it would look as if it were not there.
-fn waiting(host: &Host) -> Vec<String> {
+fn waiting(host: &Host, withheld: &[(ServerKey, String)]) -> Vec<String> {
     let mut sentences = Vec::new();
     for package in host.list().unwrap_or_default() {
         // What cannot be read is none that starts either, and doctor says why.
@@ -176,6 +176,9 @@ fn waiting(host: &Host) -> Vec<String> {
         let servers = found.capabilities.iter().filter(|one| {
             one.kind == Kind::McpServer
                 && !matches!(one.status, Status::TrustedEnabled | Status::TrustedDisabled)
+                && !withheld
+                    .iter()
+                    .any(|(key, _)| key.plugin == found.id && key.server == one.id)
         });
         sentences.extend(servers.map(|server| {
             terminal(&format!(

@@ -369,3 +369,24 @@ mod heavy {
         until(|| place.decisions() == ["allow:mcp_read_only_hint"]);
     }
 }
+
+#[test]
+fn what_nobody_has_decided_about_is_named_and_not_silently_missing() {
+    let place = Place::new();
+    let folder = place.package("fresh", &["python3", "mcp/server.py", "plain"]);
+    place.ok(&["plugins", "install", &folder.display().to_string()]);
+    let said = place.run(&["exec", "--", "true"]);
+    assert_eq!(said.code(), 0, "{said:?}");
+    assert!(
+        said.err
+            .contains("the server s of fresh is not offered: it is review_needed")
+            && said.err.contains("muster plugins inspect fresh"),
+        "{said:?}"
+    );
+    place.ok(&["plugins", "reject", "fresh"]);
+    assert_eq!(
+        place.run(&["exec", "--", "true"]).err,
+        "",
+        "who rejected it knows"
+    );
+}

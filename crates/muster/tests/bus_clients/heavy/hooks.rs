@@ -1,6 +1,6 @@
 //! The hooks that `muster init --client claude` writes, in the real Claude Code, with a scripted model in place of a real one.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ fn wired(scope: &[&str]) -> Option<Bus> {
     Some(bus)
 }
 
-/// Sends direct messages from bea to ada through a session of their own.
+/// Sends direct messages from bea to ada through a session of their own, one after another: calls at the same time have no order.
 fn dms(bus: &Bus, texts: &[String]) {
     let mut child = bus
         .command("muster", &["bus", "serve"])
@@ -37,24 +37,30 @@ fn dms(bus: &Bus, texts: &[String]) {
         .spawn()
         .unwrap();
     let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bea", "version": "1"}});
-    let mut lines = vec![
-        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}),
-        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-    ];
+    let mut calls = vec![json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})];
     for (number, text) in texts.iter().enumerate() {
         let call = json!({"name": "send_message", "arguments": {"from": "bea", "to": "ada", "text": text}});
-        lines.push(json!({"jsonrpc": "2.0", "id": number + 1, "method": "tools/call", "params": call}));
+        calls.push(json!({"jsonrpc": "2.0", "id": number + 1, "method": "tools/call", "params": call}));
     }
     let mut input = child.stdin.take().unwrap();
-    for line in lines {
-        writeln!(input, "{line}").unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut answers = String::new();
+    for call in calls {
+        writeln!(input, "{call}").unwrap();
+        output.read_line(&mut answers).unwrap();
+        if call["id"] == 0 {
+            writeln!(
+                input,
+                "{}",
+                json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
+            )
+            .unwrap();
+        }
     }
     drop(input);
-    let done = child.wait_with_output().unwrap();
-    let sent = String::from_utf8_lossy(&done.stdout)
-        .matches("\"isError\":false")
-        .count();
-    assert_eq!(sent, texts.len(), "{done:?}");
+    assert!(child.wait().unwrap().success());
+    let sent = answers.matches("\"isError\":false").count();
+    assert_eq!(sent, texts.len(), "{answers}");
 }
 
 // spec: HOOK-004 HOOK-010
