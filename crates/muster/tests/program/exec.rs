@@ -254,8 +254,11 @@ fn what_a_killed_session_left_is_removed_by_the_next_after_its_program_and_a_liv
         place.ok(&["exec", "--", "true"]);
         sessions(&place).len() == 1
     });
+    // Held until it has ended: the end of its input would end it as well.
+    let input = living.stdin.take();
     kill(pid(&living), Signal::SIGTERM).unwrap();
     assert_eq!(living.wait().unwrap().code(), Some(143));
+    drop(input);
     assert!(sessions(&place).is_empty());
 }
 
