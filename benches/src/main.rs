@@ -12,6 +12,7 @@ mod bus;
 mod claims;
 mod client;
 mod gateway;
+mod gateways;
 mod messages;
 mod packages;
 mod page;
@@ -143,13 +144,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool> {
     let machine = machine()?;
     eprintln!("{machine}");
-    let (version, figures) = if arguments.what == What::Packages {
-        let folder = folder(arguments.dir.as_deref())?;
-        (
-            concat!("muster ", env!("CARGO_PKG_VERSION")).to_owned(),
-            packages::run(folder.path(), arguments.rounds.max(1))?,
-        )
-    } else if arguments.what == What::Policy {
+    let (version, figures) = if arguments.what == What::Policy {
         // Decided in this process: no program, no disk.
         let time = Duration::from_secs(arguments.seconds.max(1));
         (
@@ -243,7 +238,7 @@ fn measure(arguments: &Arguments, muster: &Muster, folder: &Path) -> Result<Vec<
     }
     if what.wants(What::Packages) {
         eprintln!("packages …");
-        figures.extend(packages::run(folder, rounds)?);
+        figures.extend(packages::run(muster, folder, rounds)?);
     }
     if what.wants(What::Build) {
         eprintln!("build, twice from nothing …");

@@ -17,7 +17,9 @@ use muster_plugin_host::{Act, Budgets, Host, Launcher, ServerKey, Target, launch
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
+use crate::gateways;
 use crate::report::{Amount, Figure, Samples, Target as Wanted};
+use crate::server::Muster;
 
 const ECHO: &str = "package-echo";
 const PROXY: &str = "package-proxy";
@@ -96,8 +98,14 @@ fn proxy(mut words: impl Iterator<Item = OsString>) -> Result<()> {
 }
 
 /// The figures.
-pub(crate) fn run(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
-    let mut figures = calls(folder, rounds)?;
+pub(crate) fn run(muster: &Muster, folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let (mut figures, direct, proxied) = calls(folder, rounds)?;
+    let program = std::env::current_exe()?;
+    let server = [program.display().to_string(), ECHO.to_owned()];
+    let source = folder.join("source/echo");
+    figures.extend(gateways::figures(
+        muster, folder, &source, &server, direct, proxied,
+    )?);
     figures.extend(fifty(folder)?);
     figures.extend(hashing(folder, rounds)?);
     Ok(figures)
@@ -255,7 +263,8 @@ impl Peer {
     }
 }
 
-fn calls(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
+/// The figures of single calls, and the medians in milliseconds directly and of what the proxy adds.
+fn calls(folder: &Path, rounds: usize) -> Result<(Vec<Figure>, f64, f64)> {
     let data = folder.join("calls");
     install(&data, folder, "echo", 0)?;
     let mut direct = Peer::start(&[ECHO.into()])?;
@@ -264,6 +273,8 @@ fn calls(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
     for peer in [&mut direct, &mut proxied] {
         peer.in_turn(500, &mut Samples::default())?;
     }
+    // For two seconds after a change the ledger is read at each look; nearly all of a session comes later.
+    std::thread::sleep(Duration::from_millis(2_500));
     // Alternating, so that what else the machine does meets both alike.
     for _ in 0..rounds * 2 {
         direct.in_turn(CALLS / rounds / 2, &mut alone)?;
@@ -277,6 +288,8 @@ fn calls(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
     if let Some((program, server)) = python(&data, folder)? {
         let mut direct = Peer::of(Command::new(program).arg(server))?;
         let mut proxied = Peer::start(&[PROXY.into(), data.into()])?;
+        proxied.in_turn(10, &mut Samples::default())?;
+        std::thread::sleep(Duration::from_millis(2_500));
         let written = rates(&mut direct, &mut proxied, rounds, CALLS / 10)?;
         direct.end()?;
         proxied.end()?;
@@ -315,7 +328,7 @@ fn calls(folder: &Path, rounds: usize) -> Result<Vec<Figure>> {
             ),
         ],
     );
-    Ok(figures)
+    Ok((figures, alone.median(), added(0.5)))
 }
 
 /// Calls a second directly, through the proxy, and their ratio, round by round.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -146,6 +146,7 @@ impl EventLog {
         let open = || {
             OpenOptions::new()
                 .create(true)
+                .read(true)
                 .append(true)
                 .mode(0o600)
                 .open(&self.path)
@@ -218,6 +219,16 @@ impl Writer {
         self.write(event, Some(shown(tool)), decision.map(str::to_owned), detail)
     }
 
+    /// The line about a call that runs by this decision, to be written with others.
+    pub(crate) fn call_line(&self, tool: &str, decision: &str) -> Vec<u8> {
+        self.line(
+            Happening::Call,
+            Some(shown(tool)),
+            Some(decision.to_owned()),
+            None,
+        )
+    }
+
     fn write(
         &self,
         event: Happening,
@@ -225,7 +236,21 @@ impl Writer {
         decision: Option<String>,
         detail: Option<String>,
     ) -> Result<(), Fault> {
-        self.append(&Event {
+        let line = self.line(event, tool, decision, detail);
+        match self.lines([line.as_slice()]).1 {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+
+    fn line(
+        &self,
+        event: Happening,
+        tool: Option<String>,
+        decision: Option<String>,
+        detail: Option<String>,
+    ) -> Vec<u8> {
+        let event = Event {
             at: self.log.clock.now().rfc3339(),
             session: shown(&self.session),
             plugin: self.key.plugin.clone(),
@@ -234,38 +259,90 @@ impl Writer {
             tool,
             decision,
             detail: detail.map(|detail| shown(&detail)),
-        })
+        };
+        let mut line = serde_json::to_vec(&event).unwrap_or_default();
+        line.push(b'\n');
+        line
     }
 
-    fn append(&self, event: &Event) -> Result<(), Fault> {
-        let mut line = serde_json::to_vec(event).unwrap_or_default();
-        line.push(b'\n');
+    /// Writes lines in their order: how many of them are in the file, and what stopped the others.
+    pub(crate) fn lines<'a>(&self, lines: impl IntoIterator<Item = &'a [u8]>) -> (usize, Option<Fault>) {
+        let (mut ends, mut bytes) = (Vec::new(), Vec::new());
+        for line in lines {
+            bytes.extend_from_slice(line);
+            ends.push(bytes.len());
+        }
+        let (written, fault) = self.append(&bytes);
+        (ends.iter().filter(|end| **end <= written).count(), fault)
+    }
+
+    /// How many of the bytes are in the file, and what stopped the others.
+    fn append(&self, bytes: &[u8]) -> (usize, Option<Fault>) {
         let mut open = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = open.take().filter(|open| open.looked.elapsed() < LOOK);
-        let mut current = match known {
-            Some(current) => current,
-            None => {
-                if let Some(folder) = self.log.path.parent() {
-                    make_folder(folder)?;
-                }
-                let file = self
-                    .log
-                    .open()
-                    .map_err(|error| failed("open", &self.log.path, error))?;
-                Open {
-                    file,
-                    looked: Instant::now(),
-                }
-            }
+        let mut current = match self.current(open.take()) {
+            Ok(current) => current,
+            Err(fault) => return (0, Some(fault)),
         };
         // One write: lines of several sessions do not mix.
-        current
-            .file
-            .write_all(&line)
-            .map_err(|error| failed("write", &self.log.path, error))?;
-        *open = Some(current);
-        Ok(())
+        match write_whole(&mut current.file, bytes) {
+            (written, None) => {
+                *open = Some(current);
+                (written, None)
+            }
+            (written, Some(error)) => (written, Some(failed("write", &self.log.path, error))),
+        }
     }
+
+    /// The file to write to: the one that is open, or for a second or more was not looked for, the one under its name.
+    fn current(&self, open: Option<Open>) -> Result<Open, Fault> {
+        if let Some(known) = open.filter(|open| open.looked.elapsed() < LOOK) {
+            return Ok(known);
+        }
+        if let Some(folder) = self.log.path.parent() {
+            make_folder(folder)?;
+        }
+        let file = self
+            .log
+            .open()
+            .map_err(|error| failed("open", &self.log.path, error))?;
+        Ok(Open {
+            file,
+            looked: Instant::now(),
+        })
+    }
+}
+
+/// Appends the bytes: how many are in the file, and what stopped the others. A line that a full disk cut off is ended first, so that it takes no other with it.
+fn write_whole(file: &mut File, bytes: &[u8]) -> (usize, Option<io::Error>) {
+    match ends_open(file) {
+        Ok(false) => {}
+        Ok(true) => {
+            if let Err(error) = file.write_all(b"\n") {
+                return (0, Some(error));
+            }
+        }
+        Err(error) => return (0, Some(error)),
+    }
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        match file.write(rest) {
+            Ok(0) => return (written, Some(io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written, Some(error)),
+        }
+    }
+    (written, None)
+}
+
+/// Whether the file's last line has no end.
+fn ends_open(file: &File) -> io::Result<bool> {
+    let Some(last) = file.metadata()?.len().checked_sub(1) else {
+        return Ok(false);
+    };
+    let mut byte = [b'\n'];
+    let _ = file.read_at(&mut byte, last)?;
+    Ok(byte != [b'\n'])
 }
 
 #[cfg(test)]

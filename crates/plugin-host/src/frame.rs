@@ -25,21 +25,25 @@ impl Framing {
     /// The bytes on the stream for one message.
     #[must_use]
     pub fn encode(self, message: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(message.len() + 32);
+        self.encode_into(message, &mut out);
+        out
+    }
+
+    /// Puts the bytes on the stream for one message behind those of others.
+    pub fn encode_into(self, message: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Lines => {
-                let mut out = Vec::with_capacity(message.len() + 1);
                 // A raw line break cannot stand inside a JSON string, so it stands between tokens, where a blank is the same.
                 out.extend(message.iter().map(|byte| match byte {
                     b'\n' | b'\r' => b' ',
                     other => *other,
                 }));
                 out.push(b'\n');
-                out
             }
             Self::ContentLength => {
-                let mut out = format!("Content-Length: {}\r\n\r\n", message.len()).into_bytes();
+                out.extend_from_slice(format!("Content-Length: {}\r\n\r\n", message.len()).as_bytes());
                 out.extend_from_slice(message);
-                out
             }
         }
     }

@@ -253,14 +253,18 @@ impl Watched {
     /// The settings now.
     pub(crate) fn read(&self, path: &Path) -> Result<Arc<Settings>, String> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = match fs::metadata(path) {
-            Ok(now) => now,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && is_absent(path) => {
+        let now = match fs::symlink_metadata(path) {
+            // A link that leads nowhere is no absent file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 *seen = None;
                 return Ok(Arc::default());
             }
-            // The reading says why.
-            Err(_) => return Settings::read(path).map(Arc::new),
+            Ok(itself) if itself.is_symlink() => fs::metadata(path),
+            found => found,
+        };
+        // The reading says why.
+        let Ok(now) = now else {
+            return Settings::read(path).map(Arc::new);
         };
         let stamp = Stamp::of(&now);
         let known = seen

@@ -83,10 +83,17 @@ pub(crate) enum Link {
 
 impl Link {
     pub(crate) async fn send(&self, message: Outgoing) -> Result<(), Closed> {
+        self.send_all(vec![message]).await
+    }
+
+    /// Sends messages one after the other.
+    pub(crate) async fn send_all(&self, messages: Vec<Outgoing>) -> Result<(), Closed> {
         match self {
-            Self::Stdio(link) => link.send(message).await,
+            Self::Stdio(link) => link.send_all(messages).await,
             Self::Http(link) => {
-                link.send(message).await;
+                for message in messages {
+                    link.send(message).await;
+                }
                 Ok(())
             }
         }

@@ -82,11 +82,23 @@ impl StdioLink {
         })
     }
 
-    pub(crate) async fn send(&self, message: Outgoing) -> Result<(), Closed> {
+    /// Sends messages one after the other; together they are no larger than the outbox holds.
+    pub(crate) async fn send_all(&self, messages: Vec<Outgoing>) -> Result<(), Closed> {
         // Held while a message waits for room, so that messages keep their order.
         match &*self.route.lock().await {
-            Route::Probing(queue) => queue.send(message).await.map_err(|_| Closed),
-            Route::Direct(outbox, framing) => outbox.send(framing.encode(message.body.as_bytes())).await,
+            Route::Probing(queue) => {
+                for message in messages {
+                    queue.send(message).await.map_err(|_| Closed)?;
+                }
+                Ok(())
+            }
+            Route::Direct(outbox, framing) => {
+                let mut bytes = Vec::new();
+                for message in messages {
+                    framing.encode_into(message.body.as_bytes(), &mut bytes);
+                }
+                outbox.send(bytes).await
+            }
         }
     }
 

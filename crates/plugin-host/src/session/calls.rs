@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_core::Fault;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -14,6 +15,7 @@ use crate::events::Happening;
 use crate::host::taken;
 use crate::jsonrpc::{self, Fields, answer, code, failure, quoted};
 use crate::ledger::Pins;
+use crate::link::Outgoing;
 use crate::settings::{Ruling, Why};
 
 /// Most pages and most bytes of a list of tools.
@@ -30,6 +32,29 @@ pub(super) fn refusal(code: &str, sentence: &str) -> String {
         quoted(code),
         quoted(sentence)
     )
+}
+
+/// What comes of the rules for a call.
+enum Ruled {
+    /// It was refused and answered.
+    Refused,
+    /// It runs by this decision.
+    Run(&'static str),
+    /// A person is asked, for this reason.
+    Ask(&'static str),
+}
+
+/// The answer to a call that was not made because it could not be written down.
+pub(super) fn unrecorded(id: &str) -> String {
+    let sentence = "The call could not be written into the event log, so it was not made.";
+    answer(id, "result", &refusal("refused_error", sentence))
+}
+
+pub(super) fn not_recorded(fault: &Fault) {
+    tracing::warn!(
+        fault = fault.chain(),
+        "a call was refused that could not be recorded"
+    );
 }
 
 impl Inner {
@@ -252,9 +277,9 @@ impl Inner {
             return;
         };
         match self.rule(id, &tool).await {
-            None => {}
-            Some(None) => self.run(id, fields, &tool).await,
-            Some(Some(reason)) => {
+            Ruled::Refused => {}
+            Ruled::Run(decision) => self.hold(id, fields, &tool, decision).await,
+            Ruled::Ask(reason) => {
                 let (inner, agent, params) = (self.clone(), id.to_owned(), fields.with(&[]));
                 self.apart(id, async move {
                     if let Ok(fields) = Fields::parse(&params) {
@@ -271,9 +296,13 @@ impl Inner {
             return;
         };
         match self.rule(id, &tool).await {
-            None => {}
-            Some(None) => self.run(id, fields, &tool).await,
-            Some(Some(reason)) => self.ask_person(id, fields, &tool, reason).await,
+            Ruled::Refused => {}
+            Ruled::Run(decision) => {
+                if self.record(id, &tool, decision, None).await {
+                    self.run(id, fields, &tool).await;
+                }
+            }
+            Ruled::Ask(reason) => self.ask_person(id, fields, &tool, reason).await,
         }
     }
 
@@ -288,7 +317,8 @@ impl Inner {
             return None;
         };
         // Other sessions go on while this one has its list.
-        let noted = match self.beside.now(&self.ready.host, &self.ready.key) {
+        let look = || self.beside.now(&self.ready.host, &self.ready.key);
+        let noted = match self.together.noted.or(look) {
             Ok(noted) => noted,
             Err(fault) => {
                 let sentence = format!("{fault}; nothing was sent");
@@ -331,46 +361,43 @@ impl Inner {
         }
     }
 
-    /// What the rules say: `None` when the call was refused and answered, else the reason to ask a person, if there is one.
-    async fn rule(&self, id: &str, tool: &Tool) -> Option<Option<&'static str>> {
-        let settings = match self.settings.read(&self.settings_path) {
+    /// What the rules say; a call that they refuse is answered.
+    async fn rule(&self, id: &str, tool: &Tool) -> Ruled {
+        let look = || self.settings.read(&self.settings_path);
+        let settings = match self.together.settings.or(look) {
             Ok(settings) => settings,
             Err(why) => {
                 self.refuse(id, tool, "deny:rule", "refused_error", &why, Some(why.clone()))
                     .await;
-                return None;
+                return Ruled::Refused;
             }
         };
-        let decision = match settings.ruling(&tool.registered, tool.hinted, tool.changed) {
+        match settings.ruling(&tool.registered, tool.hinted, tool.changed) {
             Ruling::Deny => {
                 let sentence = "A rule in settings.json refuses this tool. Nothing was sent to it.";
                 self.refuse(id, tool, "deny:rule", "refused_denied", sentence, None)
                     .await;
-                return None;
+                Ruled::Refused
             }
-            Ruling::Prompt(reason) => return Some(Some(reason)),
-            Ruling::Allow(Why::Rule) => "allow:rule",
-            Ruling::Allow(Why::Hint) => "allow:mcp_read_only_hint",
-            Ruling::Allow(Why::Mode) => "allow:mode",
-        };
-        self.record(id, tool, decision, None).await.then_some(None)
+            Ruling::Prompt(reason) => Ruled::Ask(reason),
+            Ruling::Allow(Why::Rule) => Ruled::Run("allow:rule"),
+            Ruling::Allow(Why::Hint) => Ruled::Run("allow:mcp_read_only_hint"),
+            Ruling::Allow(Why::Mode) => Ruled::Run("allow:mode"),
+        }
     }
 
     /// Writes a decision down; a call that cannot be recorded does not run.
     async fn record(&self, id: &str, tool: &Tool, decision: &str, detail: Option<String>) -> bool {
+        // What came before it stands before it.
+        self.release().await;
         let written = self
             .events
             .tool(Happening::Call, &tool.registered, Some(decision), detail);
         let Err(fault) = written else {
             return true;
         };
-        tracing::warn!(
-            fault = fault.chain(),
-            "a call was refused that could not be recorded"
-        );
-        let sentence = "The call could not be written into the event log, so it was not made.";
-        self.tell(&answer(id, "result", &refusal("refused_error", sentence)))
-            .await;
+        not_recorded(&fault);
+        self.tell(&unrecorded(id)).await;
         false
     }
 
@@ -416,16 +443,14 @@ impl Inner {
 
     /// Sends a call that was decided. Its time counts from here, not from the asking.
     async fn run(&self, id: &str, fields: &Fields<'_>, tool: &Tool) {
+        let call = self.numbered_call(id, fields, tool);
+        self.pass(call.id, call.body).await;
+    }
+
+    pub(super) fn numbered_call(&self, id: &str, fields: &Fields<'_>, tool: &Tool) -> Outgoing {
         let budget: Duration = self.options.budgets.call;
-        self.forward(
-            id,
-            "tools/call",
-            Some(fields),
-            Kind::Call,
-            Some(budget),
-            &[("name", &tool.raw)],
-        )
-        .await;
+        let with = [("name", tool.raw.as_str())];
+        self.numbered(id, "tools/call", Some(fields), Kind::Call, Some(budget), &with)
     }
 
     /// Answers a request of which nothing more is to come.

@@ -8,6 +8,7 @@ mod door;
 mod incoming;
 mod state;
 mod streams;
+mod together;
 mod tools;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use self::beside::Beside;
 pub use self::door::{Door, Posted};
 use self::state::{Kind, Pending, State, Up};
 pub use self::streams::{standard_input, standard_output};
+use self::together::Together;
 use crate::child::{Launcher, plan};
 use crate::diagnostic::shown;
 use crate::events::{Happening, Writer};
@@ -62,6 +64,7 @@ struct Inner {
     events: Writer,
     settings: Watched,
     beside: Beside,
+    together: Together,
     settings_path: PathBuf,
     /// Absent when the server did not start.
     link: Option<Link>,
@@ -129,6 +132,7 @@ async fn watched(
     let inner = Arc::new(Inner {
         settings: Watched::default(),
         beside: Beside::default(),
+        together: Together::default(),
         settings_path: ready.host.settings_path(),
         ready,
         options,
@@ -281,11 +285,13 @@ impl Inner {
                     }
                 }
             }
+            self.release().await;
             let buffer = decoder.buffer();
             buffer.reserve(64 * 1024);
             if !input.read_buf(buffer).await.is_ok_and(|count| count > 0) {
                 return;
             }
+            self.together.came();
         }
     }
 
@@ -310,6 +316,10 @@ impl Inner {
             self.tell(&failure("null", code::PARSE, sentence)).await;
             return;
         };
+        // What is no call goes behind the calls that came before it.
+        if message.method.as_deref() != Some("tools/call") {
+            self.release().await;
+        }
         match message.shape_of_agent() {
             Shape::Request => self.request(&message).await,
             Shape::Notification => self.notification(&message).await,
@@ -477,14 +487,14 @@ impl Inner {
                     "subscriptions/listen" => (Kind::Plain, None),
                     _ => (Kind::Plain, Some(budgets.call)),
                 };
-                self.forward(id, method, params.map(|_| &fields), kind, budget, &[])
-                    .await;
+                let request = self.numbered(id, method, params.map(|_| &fields), kind, budget, &[]);
+                self.pass(request.id, request.body).await;
             }
         }
     }
 
-    /// Sends a request on under a number of muster's own, so that no two calls can be taken for each other.
-    async fn forward(
+    /// A request under a number of muster's own, so that no two calls can be taken for each other.
+    fn numbered(
         &self,
         id: &str,
         method: &str,
@@ -492,7 +502,7 @@ impl Inner {
         kind: Kind,
         budget: Option<Duration>,
         with: &[(&str, &str)],
-    ) {
+    ) -> Outgoing {
         let meta = fields
             .and_then(|fields| fields.get("_meta"))
             .and_then(|meta| Fields::parse(meta.get()).ok());
@@ -514,8 +524,10 @@ impl Inner {
             changes.push(("_meta", meta));
         }
         let params = fields.map(|fields| fields.with(&changes));
-        self.pass(Some(number), jsonrpc::call(Some(&own), method, params.as_deref()))
-            .await;
+        Outgoing {
+            id: Some(number),
+            body: jsonrpc::call(Some(&own), method, params.as_deref()),
+        }
     }
 }
 

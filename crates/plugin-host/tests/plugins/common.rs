@@ -62,7 +62,9 @@ impl World {
         fs::create_dir_all(folder.join("mcp")).unwrap();
         fs::create_dir_all(folder.join(".muse-plugin")).unwrap();
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/server.py");
-        fs::copy(own, folder.join("mcp/server.py")).unwrap();
+        let server = folder.join("mcp/server.py");
+        assert!(!server.is_symlink(), "it would be written through");
+        fs::copy(own, server).unwrap();
         let manifest = json!({
             "schemaVersion": 1, "name": id, "version": "1.0.0", "description": "For tests.",
             "compat": {"manifestDir": ".muse-plugin"}, "capabilities": {"mcpServers": servers},

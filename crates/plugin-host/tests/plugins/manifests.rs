@@ -303,16 +303,19 @@ fn links_and_special_files_anywhere_keep_a_package_out() {
     let world = World::new();
     let folder = world.package("p", &[]);
     fs::remove_file(folder.join("mcp/server.py")).unwrap();
-    symlink("/etc/hostname", folder.join("mcp/server.py")).unwrap();
+    let outside = world.path("outside");
+    fs::write(&outside, "the owner's").unwrap();
+    symlink(&outside, folder.join("mcp/server.py")).unwrap();
     let checked = validate(&folder);
     assert!(errors(&checked).contains(&"unsafe-path".to_owned()));
+    // A link would be written through.
+    fs::remove_file(folder.join("mcp/server.py")).unwrap();
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "the owner's");
     for (place, target) in [
         ("data", "/tmp"),
         ("mcp/inner.py", "server.py"),
         (".muse-plugin/x", "/"),
     ] {
-        let folder = world.package("p", &[]);
-        let _ = fs::remove_file(folder.join("mcp/server.py"));
         let folder = world.package("p", &[]);
         symlink(target, folder.join(place)).unwrap();
         assert_eq!(errors(&validate(&folder)), ["unsafe-path"], "{place}");

@@ -4,10 +4,10 @@ use std::fs;
 use std::sync::Arc;
 
 use muster_plugin_host::ServerKey;
-use muster_plugin_host::session::{Door, Options, Posted, Verdict};
+use muster_plugin_host::session::{Door, Nobody, Options, Posted, Verdict};
 use serde_json::{Value, json};
 
-use crate::common::{Told, World};
+use crate::common::{Agent, Told, World, launcher};
 use crate::session::{error_code, never_ask};
 
 // spec: NAM-010 NAM-011 NAM-013
@@ -473,4 +473,131 @@ async fn a_list_that_changes_while_it_comes_is_looked_at_again() {
         last = number;
     }
     agent.close().await;
+}
+
+fn call(id: usize, tool: &str) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}}})
+        .to_string()
+}
+
+#[tokio::test]
+async fn calls_that_come_together_are_each_ruled_on_and_written_down_in_their_order() {
+    let world = World::new();
+    let key = world.installed("p", &[]);
+    let denied = key.tool("write");
+    world.settings(&json!({"approval_mode": "never-ask", "permissions": {"deny": [denied]}}));
+    let mut agent = world.agent(&key);
+    agent.initialize().await;
+    agent.names().await;
+    let tools = ["image", "image", "write", "image", "write", "image"];
+    let lines: Vec<String> = tools
+        .iter()
+        .enumerate()
+        .map(|(id, tool)| call(id, tool))
+        .collect();
+    agent.send_text(&lines.join("\n")).await;
+    for (id, tool) in tools.iter().enumerate() {
+        let result = agent.answer(&json!(id)).await["result"].clone();
+        assert_eq!(
+            result["isError"] == json!(true),
+            *tool == "write",
+            "{id} {result}"
+        );
+    }
+    // What was asked for before the rules changed is no reason for what comes after.
+    world.settings(
+        &json!({"approval_mode": "never-ask", "permissions": {"deny": [denied, key.tool("image")]}}),
+    );
+    assert_eq!(
+        error_code(&agent.call("image", json!({})).await),
+        "refused_denied"
+    );
+    agent.close().await;
+    let calls: Vec<String> = world
+        .happenings()
+        .into_iter()
+        .filter(|word| word.starts_with("call"))
+        .collect();
+    let word = |tool: &&str| {
+        if *tool == "write" {
+            "call deny:rule"
+        } else {
+            "call allow:mode"
+        }
+    };
+    let mut wanted: Vec<&str> = tools.iter().map(word).collect();
+    wanted.push("call deny:rule");
+    assert_eq!(calls, wanted);
+}
+
+#[test]
+fn of_calls_that_come_together_on_a_full_disk_those_run_that_are_written_down() {
+    let world = World::new();
+    world.settings(&json!({"approval_mode": "never-ask"}));
+    let key = world.installed("p", &[]);
+    // Room for a few lines and a half below the 64 KiB that the process may write to a file.
+    let log = world.path("data/plugins/events.jsonl");
+    let line = json!({"at": "2026-01-01T00:00:00Z", "session": "s", "plugin": "p", "server": "s", "event": "stopped", "tool": null, "decision": null, "detail": null}).to_string() + "\n";
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    fs::write(&log, line.repeat((64 * 1024 - 2_500) / line.len())).unwrap();
+    let before = world.events().len();
+    let run = std::process::Command::new("sh")
+        .arg("-c")
+        .arg("ulimit -f 128; trap '' XFSZ; exec \"$0\" --ignored --exact rules::calls_thirty_times_at_once --nocapture")
+        .arg(std::env::current_exe().unwrap())
+        .env("TEST_DATA", world.path("data"))
+        .env("TEST_PROJECT", world.path("project"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    let count = |word: &str| -> usize {
+        let at = said.split(word).nth(1).unwrap_or_else(|| panic!("{said}"));
+        at.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let (made, refused) = (count("made:"), count("refused:"));
+    assert_eq!(made + refused, 30, "{said}");
+    assert!(made > 0 && refused > 0, "{said}");
+    let calls = |events: &[Value]| events.iter().filter(|event| event["event"] == "call").count();
+    assert_eq!(calls(&world.events()), made);
+    assert!(
+        fs::metadata(&log).unwrap().len() == 64 * 1024,
+        "the last line is cut off"
+    );
+    // With room again: the line that was cut off takes no other with it.
+    world.host.events().server_dropped("later", &key, "because");
+    let events = world.events();
+    assert!(events.len() > before);
+    assert_eq!(events.last().unwrap()["session"], "later");
+}
+
+#[test]
+#[ignore = "run as a process of its own by of_calls_that_come_together_on_a_full_disk_those_run_that_are_written_down"]
+fn calls_thirty_times_at_once() {
+    let path = |name: &str| std::path::PathBuf::from(std::env::var(name).unwrap());
+    let host = muster_plugin_host::Host::new(&path("TEST_DATA"), muster_core::Clock::system());
+    let options = Options {
+        session: "s".to_owned(),
+        dir: path("TEST_PROJECT"),
+        launcher: launcher(),
+        approver: Arc::new(Nobody),
+        budgets: muster_plugin_host::Budgets::default(),
+    };
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let mut agent = Agent::new(host.ready(&ServerKey::new("p", "s")).unwrap(), options);
+        agent.initialize().await;
+        agent.names().await;
+        let lines: Vec<String> = (0..30).map(|id| call(id, "image")).collect();
+        agent.send_text(&lines.join("\n")).await;
+        let mut made = 0;
+        for id in 0..30 {
+            let result = agent.answer(&json!(id)).await["result"].clone();
+            if result["isError"] == json!(true) {
+                assert_eq!(error_code(&result), "refused_error");
+            } else {
+                made += 1;
+            }
+        }
+        println!("made:{made} refused:{}", 30 - made);
+        agent.close().await;
+    });
 }
