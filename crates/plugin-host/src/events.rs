@@ -208,9 +208,11 @@ impl EventLog {
             .mode(0o600)
             .open(self.path.with_extension("lock"))?;
         lock.lock()?;
-        // Another session may have done it while this one waited.
-        if fs::metadata(&self.path)?.len() <= self.largest {
-            return Ok(());
+        // Another session may have done it while this one waited, and may not have begun the new one yet.
+        match fs::metadata(&self.path) {
+            Ok(found) if found.len() > self.largest => {}
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => return Ok(()),
         }
         for number in (1..KEPT).rev() {
             match fs::rename(self.aside(number), self.aside(number + 1)) {
@@ -395,11 +397,15 @@ mod tests {
         let found = log.look(&Wanted::default()).unwrap();
         assert_eq!(numbers(&found), (0..20).collect::<Vec<_>>());
         assert!(!found.let_go && fs::exists(log.aside(1)).unwrap());
-        // Many that find it full at once set it aside once.
+        // Of many that find it full at once the first sets it aside; the others leave alone what is there by then, or not yet.
         let text = fs::read(&log.path).unwrap();
         let large: Vec<u8> = std::iter::repeat_n(text, 20).flatten().collect();
         fs::write(&log.path, &large).unwrap();
-        std::thread::scope(|scope| (20..28).for_each(|number| drop(scope.spawn(move || write(number)))));
+        log.set_aside().unwrap();
+        log.set_aside().unwrap();
+        (20..24).for_each(write);
+        log.set_aside().unwrap();
+        std::thread::scope(|scope| (24..28).for_each(|number| drop(scope.spawn(move || write(number)))));
         assert_eq!(fs::metadata(log.aside(1)).unwrap().len(), large.len() as u64);
         (28..200).for_each(write);
         let found = log.look(&Wanted::default()).unwrap();
