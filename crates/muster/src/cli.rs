@@ -106,7 +106,7 @@ pub(crate) enum Command {
         after_help = "Example: muster db add staging --project engine --url-stdin < url.txt"
     )]
     Db(Db),
-    /// Connectors: outside processes that bring messages in and send approved replies
+    /// Connectors (what MUSTER_PLUGINS=1 lets in): outside processes that bring messages in and send approved replies
     #[command(
         subcommand,
         after_help = "Example: muster connector add mail --label Inbox --data-scope 'the inbox notes'"
@@ -118,7 +118,7 @@ pub(crate) enum Command {
         after_help = "Example: muster chief set --runtime claude-code --command 'claude --model sonnet'"
     )]
     Chief(Chief),
-    /// Plugin packages: folders that bring tools to agents, reviewed before anything in them starts
+    /// Plugin packages (not connectors): folders that bring tools to agents, reviewed before anything in them starts
     #[command(
         subcommand,
         after_help = "Example: muster plugins install ./forecast-tools && muster plugins inspect forecast-tools"

@@ -1,8 +1,9 @@
 //! One server as a process: what it is started with, and how muster holds it. Never gives it a variable, a descriptor or a file of the owner's beyond the list.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use crate::diagnostic::shown;
 use crate::frame::Framing;
 use crate::host::Ready;
-use crate::launch::{FAILED, GRACE, Handed, STARTED, WORD};
+use crate::launch::{FAILED, GRACE, Handed, NAME, STARTED, WORD};
 use crate::ledger::make_folder;
 use crate::link::outbox::Outbox;
 use crate::package::{Cwd, Family, Launch, Place};
@@ -90,6 +91,24 @@ pub struct Plan {
     pub env: BTreeMap<OsString, OsString>,
     /// Where it runs.
     pub cwd: PathBuf,
+}
+
+impl Plan {
+    /// The variables by which a process of this session and package is known: the copy it runs from, and the session.
+    fn marks(&self) -> Vec<Vec<u8>> {
+        let names = ["MUSTER_PLUGIN_ROOT", "MUSTER_SESSION_ID"];
+        let mark = |name: &str| {
+            let value = self.env.get(OsStr::new(name))?;
+            Some([name.as_bytes(), b"=", value.as_bytes()].concat())
+        };
+        let marks: Vec<Vec<u8>> = names.into_iter().filter_map(mark).collect();
+        // One of the two alone says too little.
+        if marks.len() == names.len() {
+            marks
+        } else {
+            Vec::new()
+        }
+    }
 }
 
 /// What a stdio server starts with: `inherited` gives the variables of this process by name. `None` for an http server.
@@ -170,12 +189,21 @@ pub(crate) struct Running {
     launcher: Child,
     known: Known,
     server: Option<Server>,
-    sole: bool,
+    left: Left,
     /// Held as long as the session lasts: the launcher sees when nobody reads what it would say.
     heard: BufReader<Take<ChildStderr>>,
     pub(crate) stdin: Arc<Outbox>,
     pub(crate) framing: Framing,
     pub(crate) stdout: ChildStdout,
+}
+
+/// How what a launcher left is found.
+#[derive(Debug)]
+struct Left {
+    /// By whose child it is.
+    sole: bool,
+    /// By the variables that it was started with.
+    marks: Vec<Vec<u8>>,
 }
 
 /// The server itself, and the group that has its number.
@@ -252,7 +280,7 @@ pub(crate) async fn start(
         .map_err(|error| format!("the server's variables are too large: {error}"))?;
     let mut command = Command::new(&launcher.program);
     command
-        .arg0("muster-plugin-launch")
+        .arg0(NAME)
         .args(&launcher.arguments)
         .args(&plan.argv)
         // What the loader of programs does for a variable of the package's must not happen in the launcher.
@@ -282,7 +310,10 @@ pub(crate) async fn start(
             server: Server::told(pid),
             launcher: child,
             known,
-            sole: launcher.sole,
+            left: Left {
+                sole: launcher.sole,
+                marks: plan.marks(),
+            },
             heard: stderr,
             stdin: Arc::new(Outbox::new(stdin)),
             framing,
@@ -361,7 +392,7 @@ impl Running {
     pub(crate) async fn finish(mut self) -> String {
         match timeout(Duration::from_millis(500), self.launcher.wait()).await {
             Ok(status) => {
-                clear(&status, self.server, self.sole).await;
+                clear(&status, self.server, self.left).await;
                 ending(status)
             }
             Err(_) => {
@@ -394,12 +425,12 @@ impl Running {
             Err(io::ErrorKind::TimedOut.into())
         };
         drained.abort();
-        clear(&status, self.server, self.sole).await;
+        clear(&status, self.server, self.left).await;
     }
 }
 
 /// Ends what a launcher left that did not end by itself; one that did has left nothing.
-async fn clear(status: &io::Result<std::process::ExitStatus>, server: Option<Server>, sole: bool) {
+async fn clear(status: &io::Result<std::process::ExitStatus>, server: Option<Server>, left: Left) {
     let by_itself = status.as_ref().is_ok_and(|status| status.code().is_some());
     if by_itself {
         return;
@@ -407,9 +438,29 @@ async fn clear(status: &io::Result<std::process::ExitStatus>, server: Option<Ser
     if let Some(server) = server {
         server.kill();
     }
-    if sole {
+    if left.sole {
         end_strangers().await;
     }
+    end_marked(left.marks).await;
+}
+
+/// Ends who was started with these variables and is below no launcher any more, wherever it went.
+async fn end_marked(marks: Vec<Vec<u8>>) {
+    if marks.is_empty() {
+        return;
+    }
+    // Looking at every process takes a moment.
+    let looking = tokio::task::spawn_blocking(move || {
+        let marked = |variables: &[&[u8]]| marks.iter().all(|mark| variables.contains(&mark.as_slice()));
+        let (rounds, pause) = ROUNDS;
+        for _ in 0..rounds {
+            if processes::end_orphans(marked) == 0 {
+                return;
+            }
+            std::thread::sleep(pause);
+        }
+    });
+    let _ = looking.await;
 }
 
 /// How a server ended, for a sentence that begins with "the server".

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,14 @@ use crate::diagnostic::shown;
 use crate::ledger::{failed, make_folder};
 use crate::names::ServerKey;
 
-/// A file larger than this, in bytes, is set aside; one such is kept.
+/// A file larger than this, in bytes, is set aside.
 const LARGEST: u64 = 16 * 1024 * 1024;
+/// How many files set aside are kept.
+const KEPT: u32 = 4;
 /// Most events that one reading gives; the newest.
 const MOST: usize = 100_000;
+/// The longest line, in bytes; muster writes none near it.
+const LONGEST: u64 = 256 * 1024;
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,11 +78,26 @@ pub struct Wanted {
     pub session: Option<String>,
 }
 
+/// What one reading found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The events that are wanted, oldest first.
+    pub events: Vec<Event>,
+    /// How many more of them there are, all older.
+    pub left_out: usize,
+    /// How many lines are no events: cut off by a full disk, or of a newer muster.
+    pub unreadable: usize,
+    /// As many files are set aside as are kept, so older events may have been let go.
+    pub let_go: bool,
+}
+
 /// Where the events lie.
 #[derive(Debug, Clone)]
 pub struct EventLog {
     path: PathBuf,
     clock: Clock,
+    largest: u64,
+    most: usize,
 }
 
 impl EventLog {
@@ -86,6 +105,8 @@ impl EventLog {
         Self {
             path: folder.join("events.jsonl"),
             clock,
+            largest: LARGEST,
+            most: MOST,
         }
     }
 
@@ -110,35 +131,48 @@ impl EventLog {
     /// # Errors
     /// A file that is there and cannot be read.
     pub fn read(&self, wanted: &Wanted) -> Result<Vec<Event>, Fault> {
-        let mut found = VecDeque::new();
-        for path in [self.aside(), self.path.clone()] {
+        self.look(wanted).map(|found| found.events)
+    }
+
+    /// As [`EventLog::read`], and what of the log is not among them.
+    ///
+    /// # Errors
+    /// A file that is there and cannot be read.
+    pub fn look(&self, wanted: &Wanted) -> Result<Found, Fault> {
+        let fits = |wanted: &Option<String>, has: &String| wanted.as_ref().is_none_or(|wanted| wanted == has);
+        let mut newest = VecDeque::new();
+        let mut found = Found {
+            let_go: self.aside(KEPT).exists(),
+            ..Found::default()
+        };
+        let aside = (1..=KEPT).rev().map(|number| self.aside(number));
+        for path in aside.chain([self.path.clone()]) {
             let file = match File::open(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed("read", &path, error)),
             };
-            for line in BufReader::new(file).split(b'\n') {
-                let line = line.map_err(|error| failed("read", &path, error))?;
-                // A line that a full disk cut off is passed over.
-                let Ok(event) = serde_json::from_slice::<Event>(&line) else {
-                    continue;
-                };
-                let fits = |wanted: &Option<String>, has: &String| {
-                    wanted.as_ref().is_none_or(|wanted| wanted == has)
+            let take = |line: &[u8]| {
+                let Ok(event) = serde_json::from_slice::<Event>(line) else {
+                    found.unreadable += 1;
+                    return;
                 };
                 if fits(&wanted.plugin, &event.plugin) && fits(&wanted.session, &event.session) {
-                    if found.len() == MOST {
-                        found.pop_front();
+                    if newest.len() == self.most {
+                        newest.pop_front();
+                        found.left_out += 1;
                     }
-                    found.push_back(event);
+                    newest.push_back(event);
                 }
-            }
+            };
+            lines(file, take).map_err(|error| failed("read", &path, error))?;
         }
-        Ok(found.into())
+        found.events = newest.into();
+        Ok(found)
     }
 
-    fn aside(&self) -> PathBuf {
-        self.path.with_extension("jsonl.1")
+    fn aside(&self, number: u32) -> PathBuf {
+        self.path.with_extension(format!("jsonl.{number}"))
     }
 
     /// Opens the file, and sets it aside first when it is full.
@@ -152,13 +186,52 @@ impl EventLog {
                 .open(&self.path)
         };
         let file = open()?;
-        // Another session may have set the full file aside meanwhile; what is there now is then a new one.
-        let full = |found: fs::Metadata| found.len() > LARGEST;
-        if full(file.metadata()?) && full(fs::metadata(&self.path)?) {
-            fs::rename(&self.path, self.aside())?;
+        if file.metadata()?.len() > self.largest {
+            self.set_aside()?;
             return open();
         }
         Ok(file)
+    }
+
+    /// Moves each file one further; the oldest is let go. One at a time, because a second move would let go what the first has only just set aside.
+    fn set_aside(&self) -> io::Result<()> {
+        let lock = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(self.path.with_extension("lock"))?;
+        lock.lock()?;
+        // Another session may have done it while this one waited, and may not have begun the new one yet.
+        match fs::metadata(&self.path) {
+            Ok(found) if found.len() > self.largest => {}
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => return Ok(()),
+        }
+        for number in (1..KEPT).rev() {
+            match fs::rename(self.aside(number), self.aside(number + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        fs::rename(&self.path, self.aside(1))
+    }
+}
+
+/// Gives `take` each line that is not empty. Of one that is longer than any of muster's only the beginning, which is no event.
+fn lines(file: File, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut reader = BufReader::new(file);
+    let mut line = Vec::new();
+    let mut goes_on = false;
+    loop {
+        line.clear();
+        if reader.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        let ended = line.last() == Some(&b'\n');
+        if !goes_on && !line.trim_ascii().is_empty() {
+            take(line.trim_ascii());
+        }
+        goes_on = !ended;
     }
 }
 
@@ -370,5 +443,84 @@ mod tests {
             ..Wanted::default()
         };
         assert!(log.read(&none).unwrap().is_empty());
+    }
+
+    fn numbers(found: &Found) -> Vec<usize> {
+        let number = |event: &Event| event.detail.as_ref().unwrap().parse().unwrap();
+        found.events.iter().map(number).collect()
+    }
+
+    #[test]
+    fn a_full_log_is_set_aside_by_one_of_many_and_the_oldest_are_let_go_aloud() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = EventLog {
+            largest: 2_000,
+            ..EventLog::new(dir.path(), Clock::system())
+        };
+        let write = |number: usize| {
+            // A writer that begins finds the file as it is now.
+            log.of("s", &ServerKey::new("a", "b"))
+                .server(Happening::Stopped, Some(number.to_string()));
+        };
+        (0..20).for_each(write);
+        let found = log.look(&Wanted::default()).unwrap();
+        assert_eq!(numbers(&found), (0..20).collect::<Vec<_>>());
+        assert!(!found.let_go && fs::exists(log.aside(1)).unwrap());
+        // Of many that find it full at once the first sets it aside; the others leave alone what is there by then, or not yet.
+        let text = fs::read(&log.path).unwrap();
+        let large: Vec<u8> = std::iter::repeat_n(text, 20).flatten().collect();
+        fs::write(&log.path, &large).unwrap();
+        log.set_aside().unwrap();
+        log.set_aside().unwrap();
+        (20..24).for_each(write);
+        log.set_aside().unwrap();
+        std::thread::scope(|scope| (24..28).for_each(|number| drop(scope.spawn(move || write(number)))));
+        assert_eq!(fs::metadata(log.aside(1)).unwrap().len(), large.len() as u64);
+        (28..200).for_each(write);
+        let found = log.look(&Wanted::default()).unwrap();
+        assert!(found.let_go);
+        let kept = numbers(&found);
+        let first = *kept.first().unwrap();
+        assert!(first > 28 && kept.iter().copied().eq(first..200), "{kept:?}");
+        let bytes: u64 = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().metadata().unwrap().len())
+            .sum();
+        assert!(bytes < 6 * 2_300, "{bytes}");
+    }
+
+    #[test]
+    fn what_is_no_event_is_counted_and_takes_no_event_along() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = EventLog {
+            most: 2,
+            ..EventLog::new(dir.path(), Clock::system())
+        };
+        let write = |number: usize| {
+            log.of("s", &ServerKey::new("a", "b"))
+                .server(Happening::Stopped, Some(number.to_string()));
+        };
+        write(1);
+        // A disk that was full, a muster that is newer, a file that somebody else wrote.
+        let whole = fs::read_to_string(&log.path).unwrap();
+        let newer = whole.replace("stopped", "slept");
+        let long = "x".repeat(3 * 256 * 1024);
+        fs::write(
+            &log.path,
+            format!(
+                "{whole}{newer}{long}\n\n{}",
+                whole.split_once("plugin").unwrap().0
+            ),
+        )
+        .unwrap();
+        write(2);
+        let found = log.look(&Wanted::default()).unwrap();
+        assert_eq!(
+            (numbers(&found), found.unreadable, found.left_out),
+            (vec![1, 2], 3, 0)
+        );
+        write(3);
+        let found = log.look(&Wanted::default()).unwrap();
+        assert_eq!((numbers(&found), found.left_out), (vec![2, 3], 1));
     }
 }

@@ -1,6 +1,7 @@
 //! The acts of a person on packages, and what may start. Never starts anything itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use muster_core::{Clock, Fault};
@@ -14,6 +15,7 @@ use crate::ledger::{Book, Capability, Installed, Ledger, make_folder};
 use crate::manifest::{self, Checked};
 use crate::names::{Kind, ServerKey, StableId, Target};
 use crate::package::{Launch, Package};
+use crate::processes;
 use crate::standing::Standing;
 use crate::trust::{Act, Facts, Status, after, status};
 use crate::verify::Depth;
@@ -43,6 +45,15 @@ pub struct Ready {
     pub(crate) family: crate::package::Family,
     pub(crate) host: Host,
     pub(crate) _in_use: InUse,
+}
+
+/// What a decision was about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided {
+    /// The server or hook.
+    pub id: StableId,
+    /// Its definition.
+    pub hash: String,
 }
 
 /// What an agent may be given.
@@ -95,6 +106,22 @@ impl Host {
         let folder = self.data.join("plugins/work");
         make_folder(&folder)?;
         Ok(folder)
+    }
+
+    /// Ends what servers of this data folder left behind when their launcher and muster were both killed; gives how many processes there were. What
+    /// stands below a living launcher belongs to somebody's session. A process that threw its variables away is not known (Linux; elsewhere none is).
+    pub fn end_orphans(&self) -> usize {
+        let cache = self.data.join("plugins/cache");
+        let spelled = |folder: &Path| [b"MUSTER_PLUGIN_ROOT=", folder.as_os_str().as_bytes(), b"/"].concat();
+        let roots = [
+            spelled(&cache),
+            spelled(&cache.canonicalize().unwrap_or(cache.clone())),
+        ];
+        processes::end_orphans(|variables| {
+            variables
+                .iter()
+                .any(|one| roots.iter().any(|root| one.starts_with(root)))
+        })
     }
 
     /// Looks at a folder as a package.
@@ -278,9 +305,10 @@ impl Host {
     ///
     /// # Errors
     /// [`PluginError::NotFound`], [`PluginError::HashMismatch`], [`PluginError::NotAllowed`]; a fault.
-    pub fn decide(&self, target: &Target, act: Act, hash: Option<&str>) -> Result<(), PluginError> {
+    pub fn decide(&self, target: &Target, act: Act, hash: Option<&str>) -> Result<Vec<Decided>, PluginError> {
         let now = self.clock.now();
         self.book.change(|ledger| {
+            let mut decided = Vec::new();
             let installed = self.installed(ledger, target.plugin())?.clone();
             let meant: Vec<&Capability> = installed
                 .capabilities
@@ -323,8 +351,12 @@ impl Host {
                     ledger.pins.remove(&one.id);
                 }
                 ledger.trust.insert(one.id.clone(), new);
+                decided.push(Decided {
+                    id: one.id.clone(),
+                    hash: one.hash.clone(),
+                });
             }
-            Ok(())
+            Ok(decided)
         })
     }
 
@@ -336,7 +368,7 @@ impl Host {
         Ok(Self::approved_in(&self.book.read()?))
     }
 
-    fn approved_in(ledger: &Ledger) -> Approved {
+    pub(crate) fn approved_in(ledger: &Ledger) -> Approved {
         let all = trusted(ledger);
         let mut approved = Approved::default();
         for key in &all {

@@ -36,6 +36,8 @@ use crate::processes;
 
 /// The first argument of muster for this.
 pub const WORD: &str = "plugin-launch";
+/// What a launcher is called among processes.
+pub(crate) const NAME: &str = "muster-plugin-launch";
 /// How long a server has to end when its input is closed, and again after SIGTERM.
 pub const GRACE: Duration = Duration::from_secs(2);
 /// What the line on standard error begins with when the server runs; its process number follows.

@@ -174,6 +174,7 @@ pub(crate) struct Book {
     path: PathBuf,
     lock: PathBuf,
     most_noted: usize,
+    largest: u64,
 }
 
 impl Book {
@@ -183,6 +184,7 @@ impl Book {
             path: folder.join("ledger.json"),
             lock: folder.join("ledger.lock"),
             most_noted: MOST_NOTED,
+            largest: LARGEST,
         }
     }
 
@@ -200,9 +202,18 @@ impl Book {
 
     /// Reads it; an absent file is an empty ledger.
     pub(crate) fn read(&self) -> Result<Ledger, Fault> {
-        let text = match tree::read_plain(&self.path, LARGEST) {
+        let text = match tree::read_plain(&self.path, self.largest) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ledger::default()),
+            // muster writes none of that size.
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Err(Fault::other(format!(
+                    "{} has more than {} bytes, so nothing of any package starts; restore it from a backup, or remove it and review every package again",
+                    self.path.display(),
+                    self.largest
+                ))
+                .because(error));
+            }
             Err(error) => return Err(failed("read", &self.path, error)),
         };
         let ledger: Ledger = serde_json::from_slice(&text).map_err(|error| {
@@ -256,6 +267,15 @@ impl Book {
                 return Err(Fault::other(format!(
                     "{} has no room for more notes about servers; remove packages that are not used",
                     self.path.display()
+                ))
+                .into());
+            }
+            // What could not be read again is not written: everything that was decided would be lost with it.
+            if text.len() as u64 > self.largest {
+                return Err(Fault::other(format!(
+                    "{} would have more than {} bytes, so it stays as it was and nothing was changed; remove packages that are not used",
+                    self.path.display(),
+                    self.largest
                 ))
                 .into());
             }
@@ -354,6 +374,40 @@ mod tests {
         })
         .unwrap();
         assert_eq!(book.read().unwrap().pins.len(), 2);
+    }
+
+    #[test]
+    fn a_ledger_that_could_not_be_read_again_is_not_written_and_one_that_is_too_large_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let book = Book {
+            largest: 2_000,
+            ..Book::new(dir.path())
+        };
+        let add = |size: usize| {
+            book.change(|ledger| {
+                let pins = Pins {
+                    definition: "x".repeat(size),
+                    ..Pins::default()
+                };
+                ledger
+                    .pins
+                    .insert(crate::ServerKey::new("p", format!("s{size}")).stable_id(), pins);
+                Ok::<_, Fault>(())
+            })
+        };
+        add(1_000).unwrap();
+        let refused = add(1_500).unwrap_err().to_string();
+        assert!(refused.contains("nothing was changed"), "{refused}");
+        assert_eq!(book.read().unwrap().pins.len(), 1);
+        // Removing what is there always goes.
+        book.change(|ledger| {
+            ledger.pins.clear();
+            Ok::<_, Fault>(())
+        })
+        .unwrap();
+        fs::write(dir.path().join("ledger.json"), vec![b' '; 2_001]).unwrap();
+        let refused = book.read().unwrap_err().to_string();
+        assert!(refused.contains("nothing of any package starts"), "{refused}");
     }
 
     #[test]

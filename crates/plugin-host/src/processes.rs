@@ -5,6 +5,8 @@ use std::fs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::launch::NAME;
+
 /// A process that was there a moment ago.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -43,6 +45,53 @@ pub(crate) fn seen(pid: Pid) -> Option<Seen> {
         over: matches!(state, "Z" | "X"),
         began,
     })
+}
+
+/// Ends every process that was started with variables as `ours` knows them and that stands below no launcher, with what is below it; gives how many there
+/// were. A launcher ends what it started by itself, so these are the ones whose launcher was killed. What cannot be told for certain is left alone.
+pub(crate) fn end_orphans(ours: impl Fn(&[&[u8]]) -> bool) -> usize {
+    let all = all();
+    let own = line(&all, Pid::this()).unwrap_or_default();
+    let orphans = all.iter().filter(|one| {
+        !one.over
+            && !own.contains(&one.pid)
+            && fs::read(format!("/proc/{}/environ", one.pid)).is_ok_and(|variables| {
+                let variables: Vec<&[u8]> = variables.split(|byte| *byte == 0).collect();
+                ours(&variables)
+            })
+            && line(&all, one.pid).is_some_and(|line| !line.iter().copied().any(is_launcher))
+    });
+    let mut ended = 0;
+    for one in orphans {
+        // Its number may be another one's by now.
+        if seen(one.pid).is_some_and(|now| now.began == one.began) {
+            kill_below(one.pid);
+            ended += usize::from(kill(one.pid, Signal::SIGKILL).is_ok());
+        }
+    }
+    ended
+}
+
+/// A process and all above it, to the first of all; `None` when one of them is not among those that were seen.
+fn line(all: &[Seen], pid: Pid) -> Option<Vec<Pid>> {
+    let mut line = vec![pid];
+    let mut at = pid;
+    loop {
+        let parent = all.iter().find(|one| one.pid == at)?.parent;
+        if parent.as_raw() <= 0 {
+            return Some(line);
+        }
+        if line.contains(&parent) {
+            return None;
+        }
+        line.push(parent);
+        at = parent;
+    }
+}
+
+fn is_launcher(pid: Pid) -> bool {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    words.split(|byte| *byte == 0).next() == Some(NAME.as_bytes())
 }
 
 /// Kills every process below `root` that is there now, not `root` itself; gives how many there were.
@@ -86,5 +135,44 @@ mod tests {
         assert_eq!(kill_below(root), 2);
         shell.wait().unwrap();
         assert_eq!(seen(root), None);
+    }
+
+    #[test]
+    fn what_no_launcher_holds_any_more_is_ended_and_what_one_holds_is_not() {
+        use std::os::unix::process::CommandExt as _;
+        let mark = format!("MUSTER_TEST_MARK={}", std::process::id());
+        let value = std::process::id().to_string();
+        let ours = |variables: &[&[u8]]| variables.contains(&mark.as_bytes());
+        // The shell of this name stands for a launcher; its children have the mark.
+        let start = |name: &str| {
+            std::process::Command::new("sh")
+                .arg0(name)
+                .args([
+                    "-c",
+                    "MUSTER_TEST_MARK=$1 sleep 600 & MUSTER_TEST_MARK=$1 sleep 600; :",
+                    "sh",
+                    &value,
+                ])
+                .spawn()
+                .unwrap()
+        };
+        let below = |shell: &std::process::Child| {
+            let root = Pid::from_raw(i32::try_from(shell.id()).unwrap());
+            let marked = |one: &Seen| {
+                one.parent == root
+                    && fs::read(format!("/proc/{}/environ", one.pid))
+                        .is_ok_and(|text| ours(&text.split(|byte| *byte == 0).collect::<Vec<_>>()))
+            };
+            all().into_iter().filter(marked).filter(|one| !one.over).count()
+        };
+        let (mut held, mut other) = (start(NAME), start("sh"));
+        while below(&held) < 2 || below(&other) < 2 {
+            std::thread::yield_now();
+        }
+        assert_eq!(end_orphans(ours), 2);
+        assert_eq!((below(&held), below(&other)), (2, 0));
+        other.wait().unwrap();
+        assert_eq!(kill_below(Pid::from_raw(i32::try_from(held.id()).unwrap())), 2);
+        held.wait().unwrap();
     }
 }

@@ -10,7 +10,7 @@ use super::OwnerArg;
 /// What a review is about.
 #[derive(Debug, Args)]
 pub(crate) struct Review {
-    /// PLUGIN, PLUGIN:mcp_server:SERVER or plugin:PLUGIN:mcp_server:SERVER
+    /// PLUGIN, PLUGIN:mcp_server:SERVER or plugin:PLUGIN:mcp_server:SERVER; other names of one server are understood too
     pub(crate) target: String,
     /// Refuse unless this is the definition hash now
     #[arg(long, value_name = "HASH")]
@@ -93,7 +93,7 @@ pub(crate) enum Plugins {
         #[arg(long, value_name = "ID")]
         session: Option<String>,
     },
-    /// Hand an unconfirmed message to the chief again, on a running server (MUSTER_URL, MUSTER_TOKEN)
+    /// Of connectors, not packages: hand an unconfirmed message to the chief again, on a running server (MUSTER_URL, MUSTER_TOKEN)
     #[command(
         after_help = "Example: MUSTER_URL=http://127.0.0.1:7447 MUSTER_TOKEN=mst_… muster plugins retry 42"
     )]

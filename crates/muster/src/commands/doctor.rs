@@ -118,7 +118,7 @@ fn switch(config: &Config) -> Finding {
     };
     Finding {
         ok: true,
-        what: "plugins",
+        what: "connectors",
         detail: detail.to_owned(),
     }
 }

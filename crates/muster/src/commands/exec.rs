@@ -28,6 +28,8 @@ const LARGEST: u64 = 4 * 1024 * 1024;
 
 pub(super) async fn run(config: &Config, args: cli::Exec) -> Result<(), Failure> {
     let host = plugins::host(config);
+    // What a session left that was killed with its launchers goes at the next one, as its file does.
+    host.end_orphans();
     let session = fresh()?;
     let added = match &args.mcp_config {
         None => Map::new(),

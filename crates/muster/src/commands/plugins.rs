@@ -1,15 +1,17 @@
 //! `muster plugins`: packages in the data folder, installed, reviewed and served. Never starts a server but with `serve`, and never one that was not approved as it is.
 
+mod noted;
 mod retry;
 pub(super) mod serve;
 mod shown;
 
 use std::path::Path;
 
+use muster_app::packages::{Done, Hash};
 use muster_core::Clock;
 use muster_core::text::terminal;
 use muster_plugin_host::events::Wanted;
-use muster_plugin_host::{Act, Diagnostic, Host, PluginError, Target};
+use muster_plugin_host::{Act, DeadRule, Diagnostic, Host, Meant, PluginError, Target};
 use serde_json::{Value, json};
 
 use super::shown as common;
@@ -24,6 +26,7 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
         Plugins::Install { dir } => {
             config.make_data_dir()?;
             let id = host.install(&dir).map_err(refused)?;
+            noted::note(&config, whole(&host, "package.install", &id)).await;
             if json {
                 document(&host, &id)
             } else {
@@ -33,11 +36,27 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
                 output::line(&id)
             }
         }
-        Plugins::List => list(&host, json),
-        Plugins::Inspect { plugin } if json => document(&host, &plugin),
-        Plugins::Inspect { plugin } => shown::inspection(&host, &plugin),
+        Plugins::List => {
+            list(&host, json)?;
+            dead_rules(&host);
+            Ok(())
+        }
+        Plugins::Inspect { plugin } => {
+            if json {
+                document(&host, &plugin)?;
+            } else {
+                shown::inspection(&host, &plugin)?;
+            }
+            dead_rules(&host);
+            Ok(())
+        }
         Plugins::Update { plugin } => {
-            host.update(&plugin).map_err(refused)?;
+            let updated = host.update(&plugin);
+            // One that found errors takes away what may start: it is as much of a change.
+            if matches!(updated, Ok(()) | Err(PluginError::InvalidUpdate(_))) {
+                noted::note(&config, whole(&host, "package.update", &plugin)).await;
+            }
+            updated.map_err(refused)?;
             if json {
                 document(&host, &plugin)
             } else {
@@ -46,15 +65,17 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
         }
         Plugins::Remove { plugin } => {
             let gone = host.inspect(&plugin).map_err(refused)?;
+            let row = whole(&host, "package.remove", &plugin);
             host.remove(&plugin).map_err(refused)?;
+            noted::note(&config, row).await;
             common::changed(json, || serde_json::to_value(&gone).unwrap_or(Value::Null))
         }
-        Plugins::Approve(review) => decide(&host, &review, Act::Approve, json),
-        Plugins::Reject(review) => decide(&host, &review, Act::Reject, json),
-        Plugins::Enable(review) => decide(&host, &review, Act::Enable, json),
-        Plugins::Disable(review) => decide(&host, &review, Act::Disable, json),
+        Plugins::Approve(review) => decide(&config, &host, &review, Act::Approve, json).await,
+        Plugins::Reject(review) => decide(&config, &host, &review, Act::Reject, json).await,
+        Plugins::Enable(review) => decide(&config, &host, &review, Act::Enable, json).await,
+        Plugins::Disable(review) => decide(&config, &host, &review, Act::Disable, json).await,
         Plugins::Serve(args) => serve::run(config, args).await,
-        Plugins::Log { plugin, session } => log(&host, Wanted { plugin, session }, json),
+        Plugins::Log { plugin, session } => log(&host, &Wanted { plugin, session }, json),
         Plugins::Retry { message_id } => retry::run(&config, &message_id, json).await,
     }
 }
@@ -133,19 +154,57 @@ fn list(host: &Host, json: bool) -> Result<(), Failure> {
     )
 }
 
-fn decide(host: &Host, review: &Review, act: Act, json: bool) -> Result<(), Failure> {
-    let target = match Target::parse(&review.target) {
-        Some(target) => target,
-        // One word is a package's id, whatever it is made of; there is none that is called so.
-        None if !review.target.contains(':') => Target::Plugin(review.target.clone()),
-        None => {
-            return Err(Failure::usage(
-                "what is reviewed is PLUGIN, PLUGIN:mcp_server:SERVER or plugin:PLUGIN:mcp_server:SERVER; nothing was changed",
-            ));
-        }
-    };
-    host.decide(&target, act, review.hash.as_deref())
+/// The audit row of an act on a whole package, with the copy that is stored now.
+fn whole(host: &Host, event: &'static str, plugin: &str) -> Vec<Done> {
+    let digest = host.inspect(plugin).map(|found| found.digest);
+    vec![Done {
+        event,
+        what: plugin.to_owned(),
+        hash: Hash::Copy(digest.unwrap_or_default()),
+    }]
+}
+
+/// What a person means by a word, in any of its spellings.
+fn meant(host: &Host, word: &str, usage: &str) -> Result<Target, Failure> {
+    match host.meant(word).map_err(refused)? {
+        Meant::Target(target) => Ok(target),
+        Meant::Many(servers) => Err(Failure::usage(format!(
+            "{} may be {}; say which",
+            terminal(word),
+            servers.join(" or ")
+        ))),
+        Meant::Nothing => Err(Failure::usage(usage)),
+    }
+}
+
+/// Rules that say nothing, on standard error: a misspelled name refuses or allows nothing, and no call would ever tell.
+fn dead_rules(host: &Host) {
+    for rule in host.dead_rules().unwrap_or_default() {
+        output::notice(&format!("muster: {rule}"));
+    }
+}
+
+async fn decide(config: &Config, host: &Host, review: &Review, act: Act, json: bool) -> Result<(), Failure> {
+    let target = meant(
+        host,
+        &review.target,
+        "what is reviewed is PLUGIN, PLUGIN:mcp_server:SERVER or plugin:PLUGIN:mcp_server:SERVER; nothing was changed",
+    )?;
+    let decided = host
+        .decide(&target, act, review.hash.as_deref())
         .map_err(refused)?;
+    let event = match act {
+        Act::Approve => "package.approve",
+        Act::Reject => "package.reject",
+        Act::Enable => "package.enable",
+        Act::Disable => "package.disable",
+    };
+    let rows = decided.into_iter().map(|one| Done {
+        event,
+        what: one.id.to_string(),
+        hash: Hash::Definition(one.hash),
+    });
+    noted::note(config, rows.collect()).await;
     if json {
         document(host, target.plugin())
     } else {
@@ -153,8 +212,9 @@ fn decide(host: &Host, review: &Review, act: Act, json: bool) -> Result<(), Fail
     }
 }
 
-fn log(host: &Host, wanted: Wanted, json: bool) -> Result<(), Failure> {
-    let events = host.events().read(&wanted)?;
+fn log(host: &Host, wanted: &Wanted, json: bool) -> Result<(), Failure> {
+    let found = host.events().look(wanted)?;
+    let events = found.events;
     let word = |value: Value| value.as_str().unwrap_or_default().to_owned();
     common::list(
         json,
@@ -176,7 +236,23 @@ fn log(host: &Host, wanted: Wanted, json: bool) -> Result<(), Failure> {
                 })
                 .collect()
         },
-    )
+    )?;
+    // What is not there is said, so that nobody takes its absence for an answer.
+    if found.left_out > 0 {
+        output::notice(&format!("muster: {} older events are not shown", found.left_out));
+    }
+    if found.let_go {
+        output::notice(
+            "muster: the log is full and lets its oldest events go; those from before the first one may be gone",
+        );
+    }
+    if found.unreadable > 0 {
+        output::notice(&format!(
+            "muster: {} lines of the log are no events that this muster knows and were passed over",
+            found.unreadable
+        ));
+    }
+    Ok(())
 }
 
 /// What is wrong with the packages of this data folder, for a look at the whole installation.
@@ -207,7 +283,11 @@ pub(super) fn health(config: &Config) -> (bool, String) {
         Err(error) => faults.push(error.to_string()),
     }
     if faults.is_empty() {
-        (true, format!("{} installed", all.len()))
+        let mut said = vec![format!("{} installed", all.len())];
+        // A rule may stand there for a package that is to come; it is told, and is no fault.
+        let rules = host.dead_rules().unwrap_or_default();
+        said.extend(rules.iter().map(DeadRule::to_string));
+        (true, said.join("; "))
     } else {
         (false, faults.join("; "))
     }

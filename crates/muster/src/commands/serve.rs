@@ -86,6 +86,15 @@ pub(crate) async fn prepare(config: &Config) -> Result<Ready, Failure> {
     if let Err(fault) = chief::end_left_over(&db, &config.data_dir).await {
         tracing::warn!(error = %fault.chain(), "what turns of an earlier server left behind could not be cleaned up");
     }
+    // What servers of packages left whose launcher was killed with an earlier server. Every process of the machine is looked at for it.
+    let host = super::plugins::host(config);
+    match tokio::task::spawn_blocking(move || host.end_orphans()).await {
+        Ok(0) | Err(_) => {}
+        Ok(count) => tracing::warn!(
+            count,
+            "processes of package servers that an earlier muster left were ended"
+        ),
+    }
     let listener = listen(wanted).await.map_err(|error| {
         Failure::refused(
             "listen",

@@ -660,7 +660,7 @@ fn doctor_makes_nothing_and_counts_in_english() {
         "database",
         "muster.db is not made yet; muster serve makes it",
     );
-    says(&place, "plugins", "MUSTER_PLUGINS is off");
+    says(&place, "connectors", "MUSTER_PLUGINS is off");
     says(&place, "owners", "muster owner add");
     says(&place, "bus", "there is no bus at");
     assert!(!place.data().exists() && !place.path("home").exists());
@@ -693,7 +693,7 @@ fn doctor_makes_nothing_and_counts_in_english() {
         "ada: the chief's program is not found on this machine: /nonexistent/chief",
     );
     let place = place.with("MUSTER_PLUGINS", "1");
-    says(&place, "plugins", "MUSTER_PLUGINS is on");
+    says(&place, "connectors", "MUSTER_PLUGINS is on");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod exec;
 mod hostile;
 mod kill;
 mod mcp;
+mod package_acts;
 mod package_door;
 mod packages;
 mod resources;

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Http, Place, Server, lives};
 
 /// A place with an approved package `p`, and the token of an agent on a task.
-fn prepared() -> (Place, String) {
+fn prepared(mood: &str) -> (Place, String) {
     let place = Place::new().with("MUSTER_HOOK_TOKEN", "a-secret-of-the-owners");
     place.add_owner("ada");
     let root = place.path("project");
     std::fs::create_dir_all(&root).unwrap();
     place.settings(&json!({"approval_mode": "never-ask"}));
-    place.approved("p", "plain");
+    place.approved("p", mood);
     let root = root.display().to_string();
     place.ok(&["project", "add", "shop", "--root", &root]);
     let task = place.ok(&["task", "add", "--project", "shop", "--title", "Tidy up"]);
@@ -45,7 +45,7 @@ fn ends(pid: i32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agents_server_runs_where_its_task_is_and_ends_with_a_decision_made_elsewhere() {
-    let (place, token) = prepared();
+    let (place, token) = prepared("plain");
     let server = place.serve();
     let (pid, found) = environment(&server, &token).await;
     assert!(lives(pid));
@@ -84,10 +84,41 @@ async fn an_agents_server_runs_where_its_task_is_and_ends_with_a_decision_made_e
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_package_server_dies_with_a_muster_that_was_killed() {
-    let (place, token) = prepared();
+    let (place, token) = prepared("plain");
     let server = place.serve();
     let (pid, _) = environment(&server, &token).await;
     assert!(lives(pid));
     server.kill();
     ends(pid);
+}
+
+// spec: LIF-017
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_left_ends_also_when_its_launcher_and_muster_were_both_killed() {
+    let (place, token) = prepared("holding-stubborn");
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "spawn", "arguments": {"launcher": 9}}});
+    let spawned = async |server: &Server| -> Vec<i32> {
+        let answer = server.http().post("/packages/p/s/mcp", &token, &body).await;
+        let pids = answer.json()["result"]["structuredContent"]["pids"].clone();
+        serde_json::from_value(pids).unwrap_or_else(|_| panic!("{answer:?}"))
+    };
+    // The launcher alone: one that left its group, one that did not, and the server itself.
+    let server = place.serve();
+    let pids = spawned(&server).await;
+    assert!(pids.len() == 3 && pids.iter().all(|pid| lives(*pid)));
+    place.ok(&["plugins", "reject", "p"]);
+    pids.iter().for_each(|pid| ends(*pid));
+    // Both: the next muster of this data folder finds them, and nobody else's.
+    place.ok(&["plugins", "approve", "p"]);
+    let pids = spawned(&server).await;
+    let (elsewhere, their_token) = prepared("plain");
+    let theirs = elsewhere.serve();
+    let (their_pid, _) = environment(&theirs, &their_token).await;
+    server.kill();
+    assert!(lives(pids[0]), "nobody is there who could end it");
+    let server = place.serve();
+    pids.iter().for_each(|pid| ends(*pid));
+    assert!(lives(their_pid));
+    let (said, _) = server.stop();
+    assert_eq!(said.code(), 0, "{said:?}");
 }

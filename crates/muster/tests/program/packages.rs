@@ -117,7 +117,7 @@ fn a_package_goes_through_its_life_by_commands() {
     ] {
         assert_eq!(place.error(&["plugins", words[0], words[1]])["code"], "not_found");
     }
-    assert_eq!(place.run(&["plugins", "approve", "tools:s"]).code(), 2);
+    assert_eq!(place.run(&["plugins", "approve", "tools:s:t"]).code(), 2);
     assert_eq!(place.run(&["plugins", "frobnicate", "tools"]).code(), 2);
     // A change asks again, and what changed is named; bytes that come back bring the status back.
     place.ok(&["plugins", "approve", "tools"]);
@@ -288,7 +288,10 @@ fn a_session_calls_under_rules_and_the_log_tells_how_each_call_was_decided() {
     assert_eq!(text(&client.call("write", &json!({}))), "called write with {}");
     assert_eq!(code(&client.call("slow", &json!({}))), "refused_denied");
     // No owner and no database: nobody can be asked, and asking makes none.
-    assert_eq!(code(&client.call("image", &json!({}))), "refused_nobody_to_ask");
+    assert_eq!(
+        code(&client.call("image", &json!({}))),
+        "refused_app_closed_strict"
+    );
     assert!(!place.data().join("muster.db").exists());
     place.settings(&json!({"permissions": {"alow": []}}));
     assert_eq!(code(&client.call("write", &json!({}))), "refused_error");
@@ -334,10 +337,13 @@ fn a_call_that_asks_waits_for_the_owner_and_the_hint_opens_no_way_around_a_rule(
     let mut client = place.client("tools:s", &["--session", "monday"]);
     client.greet();
     // With nobody there it is refused, although the setting lets grants of ask run.
-    assert_eq!(code(&client.call("write", &json!({}))), "refused_nobody_to_ask");
+    assert_eq!(
+        code(&client.call("write", &json!({}))),
+        "refused_app_closed_strict"
+    );
     assert_eq!(
         code(&client.call("get_forecast", &json!({}))),
-        "refused_nobody_to_ask"
+        "refused_app_closed_strict"
     );
     let watcher = place.watcher();
     let first = client.begin("get_forecast", &json!({"region": "hills"}));
@@ -487,7 +493,10 @@ fn an_agents_token_makes_the_ask_its_agents_and_one_that_was_revoked_asks_nobody
     let place = place.with("MUSTER_AGENT_TOKEN", "");
     let mut client = place.client("tools:s", &[]);
     client.greet();
-    assert_eq!(code(&client.call("write", &json!({}))), "refused_nobody_to_ask");
+    assert_eq!(
+        code(&client.call("write", &json!({}))),
+        "refused_app_closed_strict"
+    );
     let mut client = place.client("tools:s", &ada);
     client.greet();
     let waiting = client.begin("write", &json!({}));

@@ -43,6 +43,7 @@ impl Verdict {
         match self {
             Self::Allowed => "allow:person",
             Self::Refused => "deny:person",
+            // The log's words are fixed and have none of their own for what was given up; the audit and the agent are told `withdrawn`.
             Self::Expired | Self::Withdrawn => "deny:expired",
             Self::NobodyToAsk => "deny:nobody_to_ask",
             Self::Saturated => "deny:queue_saturated",
@@ -61,7 +62,8 @@ impl Verdict {
                 "Nobody decided about this call in time. Nothing was sent to the tool; call it again when the owner is there.",
             ),
             Self::NobodyToAsk => (
-                "refused_nobody_to_ask",
+                // The audit's word. The event log has `deny:nobody_to_ask`; both are fixed by the texts.
+                "refused_app_closed_strict",
                 "This call has to be approved, and nobody is there to ask. Nothing was sent to the tool; the owner can open the Asks page or allow the tool in settings.json.",
             ),
             Self::Withdrawn => (

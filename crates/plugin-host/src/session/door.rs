@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, DuplexStream, ReadHalf, WriteHalf};
-use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio::sync::{Notify, OnceCell, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::{Options, lock, outcome, watched};
+use super::{Options, lock, outcome, unsent, watched};
 use crate::frame::{Decoder, Frame, Framing};
-use crate::host::Ready;
+use crate::host::{Host, Ready};
 use crate::jsonrpc::{self, Fields, Message, Shape, answer, code, failure};
 use crate::link::outbox::Outbox;
+use crate::names::ServerKey;
 
 /// What a caller gets for a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,41 @@ pub enum Posted {
     Answer(String),
     /// The message was none; an error of the protocol to send with a status that says so.
     Refused(String),
+}
+
+/// Where a caller hears what the server says before its answer, each a JSON-RPC notification: the progress of this call, and log lines and changes of lists,
+/// which belong to no call and go to the one that waits longest. One that is full takes no more until there is room.
+pub type Notices = mpsc::Sender<String>;
+
+/// What a message gets for which no server runs and none is started: one that wants no answer is taken, one that asks without an id is refused and
+/// written down as it is where a server runs.
+#[must_use]
+pub fn unheard(host: &Host, session: &str, key: &ServerKey, body: &[u8]) -> Posted {
+    let Some(message) = Message::parse(body) else {
+        return unreadable();
+    };
+    match message.shape_of_agent() {
+        Shape::Unanswerable => {
+            unsent(&host.events().of(session, key), key, &message);
+            unanswerable()
+        }
+        Shape::Notification | Shape::Answer => Posted::Accepted,
+        Shape::Request | Shape::Nonsense => nonsense(),
+    }
+}
+
+fn unreadable() -> Posted {
+    let sentence = "the message is no JSON-RPC, or names a field twice";
+    Posted::Refused(failure("null", code::PARSE, sentence))
+}
+
+fn unanswerable() -> Posted {
+    Posted::Refused(failure("null", code::INVALID_REQUEST, jsonrpc::UNANSWERABLE))
+}
+
+fn nonsense() -> Posted {
+    let sentence = "the message is neither a request, a notification nor an answer";
+    Posted::Refused(failure("null", code::INVALID_REQUEST, sentence))
 }
 
 /// One server for many callers. It is ended by [`Door::close`] or [`Door::end`], or a moment after it is dropped.
@@ -48,6 +84,9 @@ struct Shared {
 struct Waiting {
     /// The caller's own id, as JSON.
     caller: String,
+    /// The caller's own progress token, as JSON.
+    token: Option<String>,
+    notices: Option<Notices>,
     answer: oneshot::Sender<Outcome>,
 }
 
@@ -126,20 +165,19 @@ impl Door {
         self.session.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Takes a message. Dropping the future cancels the call.
-    pub async fn post(&self, body: &[u8]) -> Posted {
+    /// Takes a message. Dropping the future cancels the call. `notices` hears what the server says before the answer.
+    pub async fn post(&self, body: &[u8], notices: Option<Notices>) -> Posted {
         let Some(message) = Message::parse(body) else {
-            let sentence = "the message is no JSON-RPC, or names a field twice";
-            return Posted::Refused(failure("null", code::PARSE, sentence));
+            return unreadable();
         };
         match message.shape_of_agent() {
-            Shape::Request => self.request(&message).await,
+            Shape::Request => self.request(&message, notices).await,
             Shape::Unanswerable => {
                 // The session writes it down, and sends it nowhere.
                 let method = message.method.as_deref().unwrap_or_default();
                 let params = message.params.map(serde_json::value::RawValue::get);
                 self.shared.send(&jsonrpc::call(None, method, params)).await;
-                Posted::Refused(failure("null", code::INVALID_REQUEST, jsonrpc::UNANSWERABLE))
+                unanswerable()
             }
             Shape::Notification => {
                 self.notification(&message).await;
@@ -147,14 +185,11 @@ impl Door {
             }
             // Nothing of the server's is passed on, so nothing is answered.
             Shape::Answer => Posted::Accepted,
-            Shape::Nonsense => {
-                let sentence = "the message is neither a request, a notification nor an answer";
-                Posted::Refused(failure("null", code::INVALID_REQUEST, sentence))
-            }
+            Shape::Nonsense => nonsense(),
         }
     }
 
-    async fn request(&self, message: &Message<'_>) -> Posted {
+    async fn request(&self, message: &Message<'_>, notices: Option<Notices>) -> Posted {
         const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
         let id = message.id.map_or("null", serde_json::value::RawValue::get);
         let method = message.method.as_deref().unwrap_or_default();
@@ -164,14 +199,24 @@ impl Door {
             self.introduce(fields.as_ref()).await
         } else {
             // A caller of the newer era says who it is in each message; for one that does not, the older one's greeting is done once.
-            let newer = fields
+            let meta = fields
                 .as_ref()
-                .and_then(|fields| Fields::parse(fields.get("_meta")?.get()).ok())
-                .is_some_and(|meta| meta.get(VERSION).is_some());
+                .and_then(|fields| Fields::parse(fields.get("_meta")?.get()).ok());
+            let newer = meta.as_ref().is_some_and(|meta| meta.get(VERSION).is_some());
             if !newer && method != "server/discover" {
                 self.introduce(None).await;
             }
-            self.shared.ask(id, method, params).await
+            let token = meta.as_ref().and_then(|meta| meta.get("progressToken"));
+            let (number, call) = self.shared.begin(id, token.map(|token| token.get()), notices);
+            // Callers choose their tokens by themselves, and two may choose the same.
+            let own = match (&fields, &meta, token) {
+                (Some(fields), Some(meta), Some(_)) => {
+                    let meta = meta.with(&[("progressToken", &number.to_string())]);
+                    Some(fields.with(&[("_meta", &meta)]))
+                }
+                _ => None,
+            };
+            self.shared.ask(call, method, own.as_deref().or(params)).await
         };
         Posted::Answer(answer(id, word, &value))
     }
@@ -187,7 +232,8 @@ impl Door {
                 "{{\"protocolVersion\":{version},\"capabilities\":{{}},\"clientInfo\":{{\"name\":\"muster\",\"version\":\"{}\"}}}}",
                 env!("CARGO_PKG_VERSION")
             );
-            let (word, value) = self.shared.ask("null", "initialize", Some(&params)).await;
+            let (_, call) = self.shared.begin("null", None, None);
+            let (word, value) = self.shared.ask(call, "initialize", Some(&params)).await;
             if word == "error" {
                 return Err((word, value));
             }
@@ -235,20 +281,30 @@ impl Shared {
         let _ = self.input.send(Framing::Lines.encode(message.as_bytes())).await;
     }
 
-    async fn ask(self: &Arc<Self>, caller: &str, method: &str, params: Option<&str>) -> Outcome {
+    /// Gives a request its number.
+    fn begin(self: &Arc<Self>, caller: &str, token: Option<&str>, notices: Option<Notices>) -> (u64, Call) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let waiting = Waiting {
             caller: caller.to_owned(),
+            token: token.map(str::to_owned),
+            notices,
             answer: sender,
         };
         lock(&self.waiting).insert(number, waiting);
-        let mut call = Call {
-            shared: self.clone(),
+        let shared = self.clone();
+        (
             number,
-            answer: receiver,
-        };
-        self.send(&jsonrpc::call(Some(&number.to_string()), method, params))
+            Call {
+                shared,
+                number,
+                answer,
+            },
+        )
+    }
+
+    async fn ask(&self, mut call: Call, method: &str, params: Option<&str>) -> Outcome {
+        self.send(&jsonrpc::call(Some(&call.number.to_string()), method, params))
             .await;
         (&mut call.answer).await.unwrap_or_else(|_| {
             let error = format!(
@@ -315,7 +371,42 @@ impl Shared {
                 let sentence = "the agent is reached by single messages and cannot be asked";
                 self.send(&failure(id, code::METHOD_NOT_FOUND, sentence)).await;
             }
-            Shape::Notification | Shape::Unanswerable | Shape::Nonsense => {}
+            Shape::Notification => self.told(&message),
+            Shape::Unanswerable | Shape::Nonsense => {}
+        }
+    }
+
+    /// A notification of the server's: progress goes to the call that it is about, what is about none to the call that waits longest. One goes to one caller, and
+    /// to none that could not take it; nobody is waited for.
+    fn told(&self, message: &Message<'_>) {
+        let method = message.method.as_deref().unwrap_or_default();
+        let params = message.params.map(serde_json::value::RawValue::get);
+        if method == "notifications/cancelled" {
+            // About a question that nobody was asked.
+            return;
+        }
+        let waiting = lock(&self.waiting);
+        if method != "notifications/progress" {
+            let open = waiting
+                .iter()
+                .filter_map(|(number, one)| Some((number, one.notices.as_ref()?)))
+                .min_by_key(|(number, _)| **number);
+            if let Some((_, notices)) = open {
+                let _ = notices.try_send(jsonrpc::call(None, method, params));
+            }
+            return;
+        }
+        let Some(fields) = params.and_then(|params| Fields::parse(params).ok()) else {
+            return;
+        };
+        let number = fields
+            .get("progressToken")
+            .and_then(|token| token.get().parse::<u64>().ok());
+        let one = number.and_then(|number| waiting.get(&number));
+        if let Some((notices, token)) = one.and_then(|one| Some((one.notices.as_ref()?, one.token.as_ref()?)))
+        {
+            let params = fields.with(&[("progressToken", token)]);
+            let _ = notices.try_send(jsonrpc::call(None, method, Some(&params)));
         }
     }
 }

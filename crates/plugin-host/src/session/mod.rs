@@ -23,7 +23,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 pub use self::approve::{Approver, Ask, Nobody, Verdict};
 use self::beside::Beside;
-pub use self::door::{Door, Posted};
+pub use self::door::{Door, Notices, Posted, unheard};
 use self::state::{Kind, Pending, State, Up};
 pub use self::streams::{standard_input, standard_output};
 use self::together::Together;
@@ -37,6 +37,7 @@ use crate::link::http::HttpLink;
 use crate::link::outbox::Outbox;
 use crate::link::stdio::{Starter, StdioLink};
 use crate::link::{Budgets, Incoming, Link, Outgoing};
+use crate::names::ServerKey;
 use crate::package::Launch;
 use crate::settings::Watched;
 
@@ -341,18 +342,7 @@ impl Inner {
 
     /// A request without an id that an answer could carry: no rule could refuse it aloud, so nothing of it is sent.
     async fn unanswerable(&self, message: &Message<'_>) {
-        let method = message.method.as_deref().unwrap_or_default();
-        let named = message
-            .params
-            .filter(|_| method == "tools/call")
-            .and_then(|params| {
-                Fields::parse(params.get())
-                    .ok()?
-                    .text("name")
-                    .map(|name| self.ready.key.tool(&name))
-            });
-        let detail = format!("{} came without an id and was not sent", shown(method));
-        self.events.refused(named.as_deref(), detail);
+        unsent(&self.events, &self.ready.key, message);
         if message.unnamed || message.id.is_some() {
             self.tell(&failure("null", code::INVALID_REQUEST, jsonrpc::UNANSWERABLE))
                 .await;
@@ -529,6 +519,22 @@ impl Inner {
             body: jsonrpc::call(Some(&own), method, params.as_deref()),
         }
     }
+}
+
+/// Writes down that a request without an id was not sent.
+fn unsent(events: &Writer, key: &ServerKey, message: &Message<'_>) {
+    let method = message.method.as_deref().unwrap_or_default();
+    let named = message
+        .params
+        .filter(|_| method == "tools/call")
+        .and_then(|params| {
+            Fields::parse(params.get())
+                .ok()?
+                .text("name")
+                .map(|name| key.tool(&name))
+        });
+    let detail = format!("{} came without an id and was not sent", shown(method));
+    events.refused(named.as_deref(), detail);
 }
 
 /// Why something that muster itself asked the server came to nothing.

@@ -13,7 +13,7 @@ use crate::session::never_ask;
 
 async fn ask(door: &Door, id: &Value, method: &str, params: &Value) -> Value {
     let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
-    match door.post(body.as_bytes()).await {
+    match door.post(body.as_bytes(), None).await {
         Posted::Answer(text) => {
             let answer: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(answer["id"], *id);
@@ -43,7 +43,7 @@ async fn callers_without_a_session_share_a_server_and_each_gets_its_own_answer()
         .await;
         assert_eq!(hello["result"]["serverInfo"]["name"], "plugin_p_s");
         let said = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
-        assert_eq!(door.post(said.as_bytes()).await, Posted::Accepted);
+        assert_eq!(door.post(said.as_bytes(), None).await, Posted::Accepted);
     }
     let mut calls = Vec::new();
     for number in 0..20 {
@@ -67,7 +67,7 @@ async fn callers_without_a_session_share_a_server_and_each_gets_its_own_answer()
     assert_eq!(asked["result"]["content"][0]["text"], "answered null");
     for bad in ["", "[]", "{\"id\":1,\"id\":2,\"method\":\"ping\"}", "{\"id\":1}"] {
         assert!(
-            matches!(door.post(bad.as_bytes()).await, Posted::Refused(_)),
+            matches!(door.post(bad.as_bytes(), None).await, Posted::Refused(_)),
             "{bad}"
         );
     }
@@ -130,14 +130,14 @@ async fn a_door_tells_when_its_server_is_gone_and_only_a_clear_cancellation_reac
         tokio::spawn(async move {
             let body =
                 json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "write"}});
-            door.post(body.to_string().as_bytes()).await
+            door.post(body.to_string().as_bytes(), None).await
         })
     };
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})
         .to_string();
     let (first, second) = (calling(), calling());
     until(&|| received("tools/call") == 2).await;
-    door.post(cancel.as_bytes()).await;
+    door.post(cancel.as_bytes(), None).await;
     ask(&door, &json!(1), "ping", &json!({})).await;
     assert_eq!(
         received("notifications/cancelled"),
@@ -146,7 +146,7 @@ async fn a_door_tells_when_its_server_is_gone_and_only_a_clear_cancellation_reac
     );
     first.abort();
     until(&|| received("notifications/cancelled") == 1).await;
-    door.post(cancel.as_bytes()).await;
+    door.post(cancel.as_bytes(), None).await;
     until(&|| received("notifications/cancelled") == 2).await;
     assert!(matches!(second.await.unwrap(), Posted::Answer(text) if text.contains("cancelled")));
 
@@ -157,6 +157,59 @@ async fn a_door_tells_when_its_server_is_gone_and_only_a_clear_cancellation_reac
     assert!(dead.is_without_server() && !dead.is_over());
     dead.end();
     until(&|| dead.is_over()).await;
+}
+
+// spec: WIR-007
+#[tokio::test]
+async fn progress_reaches_the_call_that_it_is_about_and_a_line_of_the_log_reaches_one_call() {
+    let world = World::new();
+    never_ask(&world);
+    let key = world.installed("p", &[]);
+    let door = Arc::new(Door::open(world.host.ready(&key).unwrap(), world.options()));
+    let calling = |token: Value| {
+        let (door, (notices, mut heard)) = (door.clone(), tokio::sync::mpsc::channel(8));
+        tokio::spawn(async move {
+            // Both by the same id.
+            let params = json!({"name": "progress", "_meta": {"progressToken": token, "newer": 1}});
+            let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+            let posted = door.post(body.to_string().as_bytes(), Some(notices)).await;
+            assert!(matches!(posted, Posted::Answer(text) if text.contains("done")));
+            let mut all: Vec<Value> = Vec::new();
+            while let Some(notice) = heard.recv().await {
+                all.push(serde_json::from_str(&notice).unwrap());
+            }
+            all
+        })
+    };
+    // Two that chose one token, one that chose a number of muster's, and one that wants none.
+    let calls = [json!("mine"), json!("mine"), json!(1)].map(|token| (token.clone(), calling(token)));
+    let mut lines = 0;
+    for (token, call) in calls {
+        let heard = call.await.unwrap();
+        let progress: Vec<&Value> = heard
+            .iter()
+            .filter(|one| one["method"] == "notifications/progress")
+            .collect();
+        assert_eq!(progress.len(), 1, "{heard:?}");
+        assert_eq!(
+            progress[0]["params"],
+            json!({"progressToken": token, "progress": 1, "total": 2})
+        );
+        lines += heard
+            .iter()
+            .filter(|one| one["method"] == "notifications/message")
+            .count();
+    }
+    assert_eq!(lines, 3);
+    // Who does not listen holds up nobody.
+    let (notices, heard) = tokio::sync::mpsc::channel(1);
+    let params = json!({"name": "progress", "_meta": {"progressToken": 5}});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let posted = door.post(body.as_bytes(), Some(notices)).await;
+    assert!(matches!(posted, Posted::Answer(text) if text.contains("done")));
+    assert_eq!(heard.len(), 1, "there was room for one");
+    let silent = ask(&door, &json!(2), "tools/call", &params).await;
+    assert_eq!(silent["result"]["content"][0]["text"], "done");
 }
 
 #[test]

@@ -81,7 +81,7 @@ async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logge
         (Verdict::Expired, "refused_expired", "call deny:expired"),
         (
             Verdict::NobodyToAsk,
-            "refused_nobody_to_ask",
+            "refused_app_closed_strict",
             "call deny:nobody_to_ask",
         ),
         (
@@ -145,16 +145,16 @@ async fn rules_are_read_at_every_call_and_broken_ones_refuse() {
     world.settings(&json!({"permissions": {"prompt": [hinted], "allow": ["plugin:p:s", "write"]}}));
     assert_eq!(
         error_code(&agent.call("get_forecast", json!({})).await),
-        "refused_nobody_to_ask"
+        "refused_app_closed_strict"
     );
     assert_eq!(
         error_code(&agent.call("write", json!({})).await),
-        "refused_nobody_to_ask"
+        "refused_app_closed_strict"
     );
     world.settings(&json!({"approval_mode": "always-ask"}));
     assert_eq!(
         error_code(&agent.call("get_forecast", json!({})).await),
-        "refused_nobody_to_ask"
+        "refused_app_closed_strict"
     );
     world.settings(&json!({"approval_mode": "sometimes"}));
     assert_eq!(
@@ -270,17 +270,23 @@ async fn a_request_without_an_id_does_not_pass_a_door_either() {
     fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
     let door = Door::open(world.host.ready(&key).unwrap(), world.options());
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-    assert!(matches!(door.post(list.as_bytes()).await, Posted::Answer(_)));
+    assert!(matches!(
+        door.post(list.as_bytes(), None).await,
+        Posted::Answer(_)
+    ));
     for id in ["", r#""id":null,"#, r#""id":{},"#] {
         let text = format!(r#"{{"jsonrpc":"2.0",{id}"method":"tools/call","params":{{"name":"write"}}}}"#);
-        match door.post(text.as_bytes()).await {
+        match door.post(text.as_bytes(), None).await {
             Posted::Refused(text) => assert!(text.contains("-32600"), "{text}"),
             other => panic!("{id}: {other:?}"),
         }
     }
     // Behind those three on the same way.
     let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
-    assert!(matches!(door.post(ping.as_bytes()).await, Posted::Answer(_)));
+    assert!(matches!(
+        door.post(ping.as_bytes(), None).await,
+        Posted::Answer(_)
+    ));
     door.close().await;
     assert_eq!(received(&world, "tools/call"), 0);
     let refused = world.happenings();

@@ -387,7 +387,7 @@ async fn a_thousand_tools_names_of_300_characters_pages_and_orders_in_descriptio
     );
     assert_eq!(
         error_code(&agent.call("a", json!({})).await),
-        "refused_nobody_to_ask"
+        "refused_app_closed_strict"
     );
     agent.close().await;
     let log = fs::read_to_string(world.path("data/plugins/events.jsonl")).unwrap();

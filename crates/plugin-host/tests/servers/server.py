@@ -136,6 +136,7 @@ def call(request):
         token = params["_meta"]["progressToken"]
         write({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1, "total": 2}})
         write({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "half"}})
+        time.sleep(arguments.get("seconds", 0))
         answer(request, text("done"))
     elif name == "question":
         WAITING.append(request)

@@ -267,18 +267,22 @@ fn decoded(said: &str) -> Option<String> {
 
 /// Whether the caller takes JSON: it says so, or says nothing.
 pub(super) fn accepts_json(headers: &HeaderMap) -> bool {
-    let mut all = headers.get_all(ACCEPT).iter().peekable();
-    all.peek().is_none()
-        || all
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .filter_map(|range| range.split(';').next())
-            .any(|range| {
-                matches!(
-                    range.trim().to_ascii_lowercase().as_str(),
-                    "application/json" | "application/*" | "*/*"
-                )
-            })
+    !headers.contains_key(ACCEPT) || accepts(headers, &["application/json", "application/*", "*/*"])
+}
+
+/// Whether the caller takes a stream of events as well: it says so by name, since who takes anything may read it as one document.
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+    accepts(headers, &["text/event-stream"])
+}
+
+fn accepts(headers: &HeaderMap, types: &[&str]) -> bool {
+    headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|range| range.split(';').next())
+        .any(|range| types.contains(&range.trim().to_ascii_lowercase().as_str()))
 }
 
 /// An error for the message `id`; `word` is for programs.
@@ -424,7 +428,13 @@ mod tests {
             ("text/event-stream;q=1, Application/JSON;q=0.5", true),
             ("text/html", false),
         ] {
-            assert_eq!(accepts_json(&headers(&[("accept", accept)])), wanted, "{accept}");
+            let headers = headers(&[("accept", accept)]);
+            assert_eq!(accepts_json(&headers), wanted, "{accept}");
+            assert_eq!(
+                accepts_events(&headers),
+                accept.contains("text/event-stream"),
+                "{accept}"
+            );
         }
         assert!(accepts_json(&HeaderMap::new()));
     }

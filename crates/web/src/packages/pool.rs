@@ -11,7 +11,7 @@ use muster_app::accounts::{self, AgentCaller};
 use muster_app::{App, access, projects, tasks};
 use muster_core::Fault;
 use muster_core::ids::{OwnerId, TokenId};
-use muster_plugin_host::session::{Door, Options, Posted};
+use muster_plugin_host::session::{Door, Notices, Options, Posted, unheard};
 use muster_plugin_host::{Budgets, Host, Launcher, PluginError, ServerKey, Standing};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
@@ -230,12 +230,14 @@ impl Packages {
     }
 
     /// Passes a message on and waits for its answer; one that `asks` for none starts no server. Dropping the future cancels the call and withdraws its ask.
+    /// `notices` hears what the server says before the answer.
     pub(super) async fn post(
         &self,
         caller: &AgentCaller,
         server: &ServerKey,
         body: &[u8],
         asks: bool,
+        notices: Option<Notices>,
     ) -> Result<Posted, Refused> {
         // A body has 2 MiB at most.
         let size = u32::try_from(body.len() / 1024 + 1).unwrap_or(u32::MAX);
@@ -245,7 +247,8 @@ impl Packages {
             .try_acquire_many(size)
             .map_err(|_| Refused::Busy("the messages under way are as large as they may be"))?;
         let Some(using) = self.using(caller, server, asks).await? else {
-            return Ok(Posted::Accepted);
+            // As where a server runs, but for the server.
+            return Ok(unheard(&self.0.host, &session(caller.token), server, body));
         };
         if using.0.messages.load(Ordering::Acquire) > self.0.limits.messages {
             return Err(Refused::Busy("too many messages wait for this server already"));
@@ -255,7 +258,7 @@ impl Packages {
             () = using.0.ended.cancelled() => {
                 Err(Refused::Ended(using.0.why.get().copied().unwrap_or(Why::Spent)))
             }
-            posted = using.0.door.post(body) => Ok(posted),
+            posted = using.0.door.post(body, notices) => Ok(posted),
         }
     }
 

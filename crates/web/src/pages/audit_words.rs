@@ -1,7 +1,7 @@
 //! The words by which the audit page suggests a filter: events and outcomes. Never the only ones that can be looked for.
 
 /// The events that the filter suggests; any other may be typed.
-pub(super) const EVENTS: [&str; 67] = [
+pub(super) const EVENTS: [&str; 70] = [
     "ask.approve",
     "ask.refuse",
     "call",
@@ -29,7 +29,10 @@ pub(super) const EVENTS: [&str; 67] = [
     "package.approve",
     "package.disable",
     "package.enable",
+    "package.install",
     "package.reject",
+    "package.remove",
+    "package.update",
     "passkey.registered",
     "passkey.removed",
     "plugin.created",

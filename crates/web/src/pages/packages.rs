@@ -6,7 +6,7 @@ use axum::extract::{Extension, Path, State};
 use axum::response::Response;
 use http::StatusCode;
 use muster_app::accounts::{self, BrowserCaller};
-use muster_app::packages::{Decided, decided};
+use muster_app::packages::{Done, Hash, record};
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_plugin_host::{Act, Host, PluginError, Target};
@@ -64,7 +64,7 @@ pub(super) struct Form {
 }
 
 /// Looks at the packages beside the request: to look at one is to look at each of its files.
-async fn look<T: Send + 'static>(
+pub(super) async fn look<T: Send + 'static>(
     web: &Web,
     look: impl FnOnce(&Host) -> Result<T, PluginError> + Send + 'static,
 ) -> Result<T, PluginError> {
@@ -79,7 +79,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Packages run as the user that muster runs as, so they are the business of the account that was made with the server.
-async fn decides(web: &Web, caller: &BrowserCaller) -> Result<bool, Fault> {
+pub(super) async fn decides(web: &Web, caller: &BrowserCaller) -> Result<bool, Fault> {
     let first = accounts::first(&web.app).await?;
     Ok(first.is_some_and(|first| first.id == caller.owner))
 }
@@ -162,13 +162,13 @@ pub(super) async fn decide(
     }
     let (app, host, owner) = (web.app.clone(), web.packages.host().clone(), caller.owner);
     whole(&web.app, async move {
-        let row = Decided {
+        let row = Done {
             event,
             what: form.about,
-            hash: form.hash.clone(),
+            hash: Hash::Definition(form.hash.clone()),
         };
         blocking(move || host.decide(&target, act, Some(&form.hash))).await??;
-        decided(&app, owner, row).await?;
+        record(&app, owner, vec![row]).await?;
         Ok::<_, PluginError>(())
     })
     .await

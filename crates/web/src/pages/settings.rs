@@ -12,6 +12,7 @@ use muster_core::clock::Time;
 use muster_core::ids::{PasskeyId, TokenId};
 use muster_core::secret::TokenKind;
 use muster_core::text::Label;
+use muster_plugin_host::{Effect, Host, Offered};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -19,6 +20,7 @@ use super::caller::Person;
 use super::confirm;
 use super::fields::{Fields, Id, Sent};
 use super::flash::{Flash, Opened, Place, Shown};
+use super::packages;
 use super::refuse::{self, sentence};
 use super::sign_in::begun_json;
 use super::view::{self, Here, Shell, When, one_line, query_value, see_other, span};
@@ -38,6 +40,8 @@ pub(super) struct SettingsPage {
     personal: Vec<TokenView>,
     mirror_hosts: Vec<TokenView>,
     agents: Vec<TokenView>,
+    /// Servers of packages that those agents may use.
+    packages: Vec<ServerView>,
     values: Vec<ValueView>,
     form: Form,
     errors: Errors,
@@ -89,6 +93,49 @@ impl TokenView {
             revoked: When::maybe(token.revoked_at, now),
         }
     }
+}
+
+/// A package's server that agents may use.
+#[derive(Debug, Clone)]
+struct ServerView {
+    plugin: String,
+    name: String,
+    /// How many of its tools run, ask and are refused.
+    counts: [usize; 3],
+    /// Names of tools that may be called, each with `allow` or `ask`.
+    tools: Vec<(String, &'static str)>,
+}
+
+impl ServerView {
+    fn new(offered: Offered) -> Self {
+        let count = |wanted: Effect| {
+            offered
+                .tools
+                .iter()
+                .filter(|(_, effect)| *effect == wanted)
+                .count()
+        };
+        Self {
+            counts: [count(Effect::Allow), count(Effect::Ask), count(Effect::Deny)],
+            name: offered.key.to_string(),
+            plugin: offered.key.plugin,
+            tools: offered
+                .tools
+                .into_iter()
+                .filter(|(_, effect)| *effect != Effect::Deny)
+                .map(|(name, effect)| (name, effect.word()))
+                .collect(),
+        }
+    }
+}
+
+/// What agents of this person may call of packages: of the first account's alone. What cannot be read offers nothing, and its own page says why.
+async fn offered(web: &Web, caller: &BrowserCaller) -> Result<Vec<ServerView>, Fault> {
+    if !packages::decides(web, caller).await? {
+        return Ok(Vec::new());
+    }
+    let offered = packages::look(web, Host::offered).await.unwrap_or_default();
+    Ok(offered.into_iter().map(ServerView::new).collect())
 }
 
 /// A setting as its form shows it.
@@ -198,9 +245,10 @@ async fn compose(
             accounts::passkeys(&web.app, caller.owner).await?,
             accounts::tokens(&web.app, caller.owner).await?,
             settings::list(&web.app, caller.owner).await,
+            offered(web, caller).await?,
         ))
     };
-    let (passkeys, tokens, values) = facts().await.map_err(|fault| refuse::fault(&fault))?;
+    let (passkeys, tokens, values, packages) = facts().await.map_err(|fault| refuse::fault(&fault))?;
     let now = web.app.clock.now();
     let of = |kind: &str| {
         tokens
@@ -221,6 +269,7 @@ async fn compose(
         personal: of("personal"),
         mirror_hosts: of("mirror-host"),
         agents: of("agent"),
+        packages,
         values: values.into_iter().map(ValueView::new).collect(),
         form,
         errors,
@@ -431,6 +480,12 @@ impl SettingsPage {
             personal: tokens(1),
             mirror_hosts: tokens(3),
             agents: tokens(5),
+            packages: vec![ServerView {
+                plugin: hostile(),
+                name: hostile(),
+                counts: [1, 1, 1],
+                tools: vec![(hostile(), "allow"), (hostile(), "ask")],
+            }],
             values: settings_views(),
             form: Form {
                 kind,

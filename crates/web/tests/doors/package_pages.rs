@@ -285,3 +285,78 @@ fn the_list_says_why_it_is_empty_and_how_a_package_comes_in() {
         }
     });
 }
+
+#[test]
+fn an_agent_and_the_page_of_its_token_are_told_which_tools_of_packages_it_may_call() {
+    doors(|doors| async move {
+        let packaged = Packaged::new(&doors, quick());
+        let agent = packaged.agent().await;
+        let whoami = async || {
+            let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "muster_whoami", "arguments": {}}});
+            let ask = Ask::json("/mcp", &body)
+                .header("accept", "application/json, text/event-stream")
+                .header("mcp-protocol-version", "2025-11-25")
+                .bearer(&agent.token);
+            packaged.doors.send(ask).await.json()["result"]["content"].clone()
+        };
+        assert_eq!(
+            whoami().await.as_array().unwrap().len(),
+            1,
+            "no package, no word of any"
+        );
+        packaged.approved("p", &[]);
+        let told = whoami().await;
+        assert!(
+            told[1]["text"]
+                .as_str()
+                .unwrap()
+                .contains("p:s: its tools are known after its first start"),
+            "{told}"
+        );
+        packaged.ask(&agent, "p", "tools/list", json!({})).await;
+        fs::write(
+            packaged.data("settings.json"),
+            json!({"permissions": {"deny": ["mcp__plugin_p_s__slow"], "allow": ["mcp__plugin_p_s__write"]}})
+                .to_string(),
+        )
+        .unwrap();
+        let told = whoami().await;
+        let told = told[1]["text"].as_str().unwrap();
+        for line in [
+            "- mcp__plugin_p_s__get_forecast: allow",
+            "- mcp__plugin_p_s__write: allow",
+            "- mcp__plugin_p_s__image: ask",
+        ] {
+            assert!(told.lines().any(|one| one == line), "{line}: {told}");
+        }
+        assert!(!told.contains("slow"), "{told}");
+        let cookie = packaged.doors.sign_in("ada").await;
+        let page = packaged.doors.page(&cookie, "/settings").await;
+        for words in [
+            "Tools of packages",
+            "3 run unasked, 6 ask, 1 are refused",
+            "mcp__plugin_p_s__image</code> ask",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        // They are for the first account's agents.
+        let eve = super::kit::add_owner(&doors.app, "eve").await;
+        let hers = doors.token(eve, muster_core::secret::TokenKind::Agent).await;
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "muster_whoami", "arguments": {}}});
+        let ask = Ask::json("/mcp", &body)
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2025-11-25")
+            .bearer(&hers);
+        let told = packaged.doors.send(ask).await.json()["result"]["content"].clone();
+        assert_eq!(told.as_array().unwrap().len(), 1, "{told}");
+        let cookie = packaged.doors.sign_in("eve").await;
+        assert!(
+            !packaged
+                .doors
+                .page(&cookie, "/settings")
+                .await
+                .contains("Tools of packages")
+        );
+        doors.app.tasks.stop().await;
+    });
+}

@@ -1,4 +1,5 @@
-//! The protocol's own suite, through the door of package servers and directly at the same server: what an answer alone can carry comes out the same.
+//! The protocol's own suite, through the door of package servers and directly at the same server: all but a server's own questions comes out the same. And the
+//! official clients, which hear what a server says before its answer.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -61,18 +62,69 @@ mod heavy {
     use super::super::package_kit::{Packaged, quick};
     use super::*;
 
-    /// Scenarios in which a server speaks by itself, which a door of single answers does not carry, and the one that is about HTTP alone.
+    /// Scenarios in which a server asks its client, which this door does not carry, and those that are about HTTP alone.
     fn beyond_an_answer(name: &str) -> bool {
-        [
-            "logging",
-            "progress",
-            "sampling",
-            "elicitation",
-            "sse",
-            "dns-rebinding",
-        ]
-        .iter()
-        .any(|word| name.contains(word))
+        ["sampling", "elicitation", "sse", "dns-rebinding"]
+            .iter()
+            .any(|word| name.contains(word))
+    }
+
+    // spec: WIR-007
+    #[test]
+    fn the_official_clients_hear_progress_log_lines_and_changes_of_lists() {
+        let needed = "npm/node_modules/@modelcontextprotocol/client/package.json";
+        let Some(folder) = tools(needed) else { return };
+        let (node, modules) = (folder.join("bin/node"), folder.join("npm"));
+        let script = format!("{}/tests/clients/packages.mjs", env!("CARGO_MANIFEST_DIR"));
+        doors(|doors| {
+            let (node, modules, script) = (node.clone(), modules.clone(), script.clone());
+            async move {
+                let packaged = Packaged::new(&doors, quick());
+                packaged.approved("p", &[]);
+                // A tool that changed asks, so each client has its own.
+                packaged.approved("q1", &["changing"]);
+                packaged.approved("q2", &["changing"]);
+                packaged.mode("never-ask");
+                let agent = packaged.agent().await;
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let address: SocketAddr = listener.local_addr().unwrap();
+                let origin = Origin::listener(address);
+                let web = Web::new(doors.app.clone(), origin, Setup::default(), None).with_packages(
+                    muster_plugin_host::Launcher::new(env!("CARGO_BIN_EXE_muster-web-launch"), Vec::new()),
+                    quick(),
+                );
+                let stop = CancellationToken::new();
+                let serving = tokio::spawn(serve(listener, router(web), Limits::default(), stop.clone()));
+                for generation in ["1", "2"] {
+                    for (package, tool, wanted) in [
+                        (
+                            "p",
+                            "progress",
+                            json!({"progress": [[1, 2]], "log": ["half"], "changed": 0, "text": "done"}),
+                        ),
+                        (
+                            if generation == "1" { "q1" } else { "q2" },
+                            "look",
+                            json!({"progress": [], "log": [], "changed": 1, "text": "looked"}),
+                        ),
+                    ] {
+                        let url = format!("http://{address}/packages/{package}/s/mcp");
+                        let mut client = Command::new(&node);
+                        client.arg(&script).arg(&modules);
+                        client.args([generation, &url, &agent.token, tool]);
+                        let said = tokio::task::spawn_blocking(move || client.output().unwrap())
+                            .await
+                            .unwrap();
+                        let heard: serde_json::Value =
+                            serde_json::from_slice(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+                        assert_eq!(heard, wanted, "{generation} {tool}");
+                    }
+                }
+                stop.cancel();
+                serving.await.unwrap();
+                doors.app.tasks.stop().await;
+            }
+        });
     }
 
     // spec: MAN-031 LIF-004

@@ -278,7 +278,7 @@ fn a_call_that_asks_waits_for_the_owner_and_a_client_that_leaves_takes_its_ask_a
         let nobody = packaged.call(&agent, "p", "write", json!({})).await;
         assert_eq!(
             nobody["structuredContent"]["error"]["code"],
-            "refused_nobody_to_ask"
+            "refused_app_closed_strict"
         );
         // A tool that says it only reads is not asked about.
         assert!(text(&packaged.call(&agent, "p", "get_forecast", json!({})).await).contains("called"));
@@ -485,6 +485,131 @@ fn where_no_more_servers_may_run_an_idle_one_makes_room_and_a_busy_one_does_not(
         }
         assert!(runs(second) && !busy.is_finished());
         busy.abort();
+        doors.app.tasks.stop().await;
+    });
+}
+
+#[test]
+fn a_call_without_an_id_is_refused_also_while_no_server_runs_and_a_notice_starts_none() {
+    doors(|doors| async move {
+        let packaged = Packaged::new(&doors, quick());
+        packaged.approved("p", &[]);
+        packaged.mode("never-ask");
+        let agent = packaged.agent().await;
+        let nameless = [
+            json!({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "write", "arguments": {}}}),
+            json!({"jsonrpc": "2.0", "id": null, "method": "tools/call", "params": {"name": "write"}}),
+            json!({"jsonrpc": "2.0", "method": "tools/list"}),
+        ];
+        for running in [false, true] {
+            for body in &nameless {
+                let answer = packaged.tell(&agent, "p", body).await;
+                assert_eq!(answer.status, 400, "{running}: {body}");
+                let error = answer.json();
+                assert_eq!(
+                    (&error["id"], &error["error"]["code"]),
+                    (&Value::Null, &json!(-32600))
+                );
+                assert!(
+                    error["error"]["message"]
+                        .as_str()
+                        .unwrap()
+                        .contains("needs an id")
+                );
+            }
+            for method in [
+                "notifications/initialized",
+                "notifications/cancelled",
+                "notifications/newer",
+            ] {
+                let notice = json!({"jsonrpc": "2.0", "method": method, "params": {"requestId": 1}});
+                let answer = packaged.tell(&agent, "p", &notice).await;
+                assert_eq!((answer.status, answer.text().as_str()), (202, ""), "{method}");
+            }
+            let wanted = if running { 6 } else { 3 };
+            within("the events", || {
+                let all = packaged.happenings();
+                all.iter().filter(|word| *word == "call deny:rule").count() == wanted
+            })
+            .await;
+            if !running {
+                assert!(!packaged.happenings().contains(&"started".to_owned()));
+                packaged.call(&agent, "p", "environment", json!({})).await;
+            }
+        }
+        doors.app.tasks.stop().await;
+    });
+}
+
+// spec: WIR-007
+#[test]
+fn what_a_server_says_before_its_answer_makes_the_answer_a_stream_for_who_takes_one() {
+    doors(|doors| async move {
+        let packaged = Packaged::new(&doors, quick());
+        let notes = packaged.approved("p", &[]);
+        packaged.mode("never-ask");
+        let agent = packaged.agent().await;
+        let body = json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call",
+            "params": {"name": "progress", "_meta": {"progressToken": "mine"}}});
+        let (kind, said) = packaged
+            .doors
+            .stream(message(&agent.token, "p", &body))
+            .await
+            .unwrap();
+        assert_eq!(kind, "text/event-stream");
+        let events: Vec<Value> = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .map(|data| serde_json::from_str(data).unwrap())
+            .collect();
+        assert_eq!(
+            events[..2],
+            [
+                json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "mine", "progress": 1, "total": 2}}),
+                json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "half"}}),
+            ]
+        );
+        assert_eq!(
+            (&events[2]["id"], text(&events[2]["result"])),
+            (&json!("x"), "done")
+        );
+        assert_eq!(events.len(), 3);
+        // Who takes JSON alone gets the answer, and a call before which nothing is said is answered in JSON.
+        let alone = Ask::json("/packages/p/s/mcp", &body)
+            .header("accept", "application/json")
+            .bearer(&agent.token);
+        let alone = packaged.doors.send(alone).await.json();
+        assert_eq!(
+            (alone["id"].as_str(), text(&alone["result"])),
+            (Some("x"), "done")
+        );
+        let quiet = packaged.tell(&agent, "p", &calls(1, "write", &json!({}))).await;
+        assert_eq!(quiet.header("content-type"), "application/json");
+        // Whoever leaves in the middle of a stream takes the call along.
+        let mut slow = body;
+        slow["params"]["arguments"] = json!({"seconds": 300});
+        let begun = packaged.tell(&agent, "p", &slow).await;
+        assert_eq!(begun.header("content-type"), "text/event-stream");
+        within("its cancellation", || noted(&notes, "cancelled") == 1).await;
+        doors.app.tasks.stop().await;
+    });
+}
+
+#[test]
+fn what_a_server_left_whose_launcher_it_killed_ends_with_it() {
+    doors(|doors| async move {
+        let packaged = Packaged::new(&doors, quick());
+        packaged.approved("p", &["holding-stubborn"]);
+        packaged.approved("q", &[]);
+        packaged.mode("never-ask");
+        let agent = packaged.agent().await;
+        let other = packaged.pid(&agent, "q").await;
+        let found = packaged.call(&agent, "p", "spawn", json!({"launcher": 9})).await;
+        let pids: Vec<u64> = serde_json::from_value(found["structuredContent"]["pids"].clone()).unwrap();
+        assert!(pids.len() == 3 && pids.iter().all(|pid| runs(*pid)));
+        packaged.decide("p", Act::Reject);
+        within("the end of all three", || !pids.iter().any(|pid| runs(*pid))).await;
+        assert!(runs(other), "another server of the same agent is left alone");
         doors.app.tasks.stop().await;
     });
 }

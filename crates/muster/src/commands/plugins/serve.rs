@@ -10,7 +10,7 @@ use muster_core::Secret;
 use muster_plugin_host::session::{
     Approver, Ask, Options, Verdict, serve_until, standard_input, standard_output,
 };
-use muster_plugin_host::{Budgets, Launcher, ServerKey};
+use muster_plugin_host::{Budgets, Kind, Launcher, ServerKey, Target};
 use muster_web::packages::Queue;
 use tokio::sync::OnceCell;
 use tracing::Level;
@@ -25,8 +25,12 @@ const LONGEST: usize = 128;
 
 pub(super) async fn run(config: Config, args: ServePackage) -> Result<(), Failure> {
     bus::log(Level::WARN);
-    let key = ServerKey::parse(&args.server)
-        .ok_or_else(|| Failure::usage("what is served is PLUGIN:SERVER; nothing was started"))?;
+    let host = super::host(&config);
+    let usage = "what is served is PLUGIN:SERVER; nothing was started";
+    let key = match super::meant(&host, &args.server, usage)? {
+        Target::One(id) if id.kind == Kind::McpServer => ServerKey::new(id.plugin, id.id),
+        _ => return Err(Failure::usage(usage)),
+    };
     let session = match args.session {
         Some(session) => checked(session)?,
         None => match std::env::var("MUSTER_SESSION_ID") {
@@ -34,7 +38,7 @@ pub(super) async fn run(config: Config, args: ServePackage) -> Result<(), Failur
             _ => fresh()?,
         },
     };
-    let ready = super::host(&config).ready(&key).map_err(super::refused)?;
+    let ready = host.ready(&key).map_err(super::refused)?;
     let stop = serve::stop_signal()?;
     let late = Arc::new(Late {
         config,

@@ -10,13 +10,14 @@ mod databases;
 mod diffs;
 mod forges;
 mod lists;
+mod packages;
 mod reply_draft;
 mod schema;
 mod tasks;
 
 use muster_app::App;
 use muster_app::accounts::AgentCaller;
-use rmcp::model::{CallToolResult, ErrorData, JsonObject, Tool};
+use rmcp::model::{CallToolResult, ContentBlock, ErrorData, JsonObject, Tool};
 
 use answer::Failed;
 use arguments::Arguments;
@@ -64,6 +65,14 @@ pub(super) async fn call(
         Err(failed) => Err(failed),
     };
     Ok(match answered {
+        Ok(value) if name == "muster_whoami" => {
+            let mut result = CallToolResult::structured(value);
+            // Beside the object, which is what policies grant: other rules decide about these.
+            result
+                .content
+                .extend(packages::outlook(app, caller).await.map(ContentBlock::text));
+            result
+        }
         Ok(value) => CallToolResult::structured(value),
         Err(failed) => CallToolResult::structured_error(failed.into_value()),
     })
