@@ -75,7 +75,19 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::start`]; also when the path is too long for a unix socket or has unusual characters.
     pub fn start_in(parent: &Path, durability: Durability) -> Result<Self, Error> {
-        let bin = find_bin()?;
+        Self::start_of(find_bin()?, parent, durability)
+    }
+
+    /// Starts a cluster of the Postgres whose programs lie in `bin`, rather than of the one that is installed. When root calls, the user
+    /// `postgres` must be able to reach that folder.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub fn start_from(bin: &Path, durability: Durability) -> Result<Self, Error> {
+        Self::start_of(bin.to_path_buf(), &temporary_folder()?, durability)
+    }
+
+    fn start_of(bin: PathBuf, parent: &Path, durability: Durability) -> Result<Self, Error> {
         let dir = new_folder(parent)?;
         // From here on dropping `cluster` cleans up, whatever fails.
         let cluster = Self {

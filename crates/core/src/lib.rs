@@ -1,6 +1,7 @@
 //! The words muster is written in: ids, time, bounded text, fences, screens and secrets. Never does I/O beyond reading the clock and the system's randomness.
 
 pub mod clock;
+pub mod engine;
 pub mod exchange;
 pub mod fault;
 pub mod fence;

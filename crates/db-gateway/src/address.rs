@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-use crate::engine::Engine;
 use crate::error::Scrub;
+use muster_core::engine::Engine;
 
 /// The address of a database with the account that muster uses there.
 #[derive(Clone)]
@@ -75,7 +75,8 @@ impl std::str::FromStr for Url {
 
 impl Url {
     /// Reads an address: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and alike `mysql`, `mariadb`, `redis`, `rediss`, `mongodb`
-    /// and `mongodb+srv`; `sqlite:PATH` or `sqlite:///PATH`.
+    /// and `mongodb+srv`; `sqlite:PATH` or `sqlite:///PATH`. The other spellings of an engine ([`Engine::spellings`]) are schemes, too;
+    /// `valkeys` is TLS as `rediss` is.
     ///
     /// A host that is not this machine is reached by TLS with a certificate that is checked, unless `?tls=off` or
     /// `?tls=unverified` says otherwise; `sslmode` and `ssl-mode` are understood as the engines' own clients do, `sslrootcert` and
@@ -88,14 +89,11 @@ impl Url {
             return invalid("it has no scheme such as postgres:");
         };
         let scheme = scheme.to_ascii_lowercase();
-        let engine = match scheme.as_str() {
-            "postgres" | "postgresql" => Engine::Postgres,
-            "mysql" => Engine::Mysql,
-            "mariadb" => Engine::Mariadb,
-            "sqlite" => return sqlite(text, rest),
-            "redis" | "rediss" => Engine::Redis,
-            "mongodb" | "mongodb+srv" => return mongodb(text, rest, scheme == "mongodb+srv"),
-            _ => return invalid("its scheme is none of postgres mysql mariadb sqlite redis mongodb"),
+        let engine = match scheme.parse() {
+            Ok(Engine::Sqlite) => return sqlite(text, rest),
+            Ok(Engine::Mongodb) => return mongodb(rest, scheme == "mongodb+srv"),
+            Ok(engine) => engine,
+            Err(_) => return invalid("its scheme is none of postgres mysql mariadb sqlite redis mongodb"),
         };
         if !rest.starts_with("//") {
             return invalid("behind the scheme two slashes are missing");
@@ -144,7 +142,7 @@ impl Url {
         };
         Ok(Self {
             engine,
-            tls: tls.unwrap_or(if local && scheme != "rediss" {
+            tls: tls.unwrap_or(if local && !matches!(scheme.as_str(), "rediss" | "valkeys") {
                 Tls::Off
             } else {
                 Tls::Verified
@@ -310,7 +308,7 @@ fn sqlite(text: &str, rest: &str) -> Result<Url, InvalidUrl> {
 }
 
 /// The driver reads the rest; what is needed here is whom it reaches and whether in the open.
-fn mongodb(text: &str, rest: &str, srv: bool) -> Result<Url, InvalidUrl> {
+fn mongodb(rest: &str, srv: bool) -> Result<Url, InvalidUrl> {
     let Some(rest) = rest.strip_prefix("//") else {
         return invalid("behind mongodb: two slashes are missing");
     };
@@ -367,6 +365,7 @@ fn mongodb(text: &str, rest: &str, srv: bool) -> Result<Url, InvalidUrl> {
         database: (!database.is_empty()).then(|| decoded(database)).transpose()?,
         tls,
         roots: None,
-        given: text.to_owned(),
+        // The driver knows these two schemes alone.
+        given: format!("mongodb{}://{rest}", if srv { "+srv" } else { "" }),
     })
 }

@@ -8,10 +8,10 @@ use crate::address::Url;
 use crate::answer::Answer;
 use crate::catalogue::{Description, Guarantee, Object, Schema, Wide};
 use crate::classify::{Class, Verdict, classify};
-use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::{mongodb, mysql, postgres, redis, sqlite};
+use muster_core::engine::Engine;
 
 /// How long a server has to say who it is and what an account may do.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -366,12 +366,16 @@ impl Connection {
         )
     }
 
-    /// What [`Connection::check`] finds where the server was just not reached. Nothing is tried.
+    /// What [`Connection::check`] finds where the server was just not reached and its account was never looked at. Nothing is tried.
     #[must_use]
     pub fn unreached(&self, error: &Error) -> Vec<Guarantee> {
         vec![
             self.private_way(),
             Guarantee::broken("reachable", error.to_string()),
+            Guarantee::broken(
+                "narrow_account",
+                "The account was not looked at yet. Nothing is read until it was, which happens at the first use that reaches the server.",
+            ),
         ]
     }
 

@@ -19,7 +19,6 @@ mod catalogue;
 mod classify;
 #[cfg(feature = "connect")]
 mod connection;
-mod engine;
 #[cfg(feature = "connect")]
 mod error;
 #[cfg(feature = "connect")]
@@ -48,10 +47,10 @@ pub use catalogue::{ColumnInfo, Description, Guarantee, Object, Rule, Schema, Wi
 pub use classify::{Class, Verdict, classify};
 #[cfg(feature = "connect")]
 pub use connection::Connection;
-pub use engine::{Engine, UnknownEngine};
 #[cfg(feature = "connect")]
 pub use error::Error;
 #[cfg(feature = "connect")]
 pub use limits::Limits;
+pub use muster_core::engine::{Engine, UnknownEngine};
 #[cfg(feature = "connect")]
 pub use stopping::stopped;

@@ -8,6 +8,10 @@ fn every_scheme_is_understood_and_no_other() {
     for (text, engine) in [
         ("postgres://u:p@h/d", Engine::Postgres),
         ("postgresql://h", Engine::Postgres),
+        ("PG://h", Engine::Postgres),
+        ("sqlite3:///var/a.db", Engine::Sqlite),
+        ("valkey://:p@h/1", Engine::Redis),
+        ("mongo://u:p@h/d", Engine::Mongodb),
         ("mysql://u@h:3307/d", Engine::Mysql),
         ("mariadb://h/d", Engine::Mariadb),
         ("sqlite:a.db", Engine::Sqlite),
@@ -63,6 +67,19 @@ fn a_way_off_the_machine_is_encrypted_unless_the_address_says_otherwise() {
             private,
             "{text}"
         );
+    }
+}
+
+#[test]
+fn a_scheme_that_says_so_is_encrypted_on_this_machine_too() {
+    for (text, tls) in [
+        ("redis://127.0.0.1", "Off"),
+        ("valkey://127.0.0.1", "Off"),
+        ("rediss://127.0.0.1", "Verified"),
+        ("VALKEYS://127.0.0.1", "Verified"),
+    ] {
+        let shown = format!("{:?}", Url::parse(text).unwrap());
+        assert!(shown.contains(&format!("tls: {tls}")), "{shown}");
     }
 }
 

@@ -21,6 +21,8 @@ fn all(engine: Engine, class: Class, statements: &[&str]) {
 }
 
 const POSTGRES_READS: &[&str] = &[
+    "SELECT xmltext('<')",
+    "EXPLAIN (GENERIC_PLAN) SELECT * FROM t WHERE id = $1",
     "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v) FROM t",
     "SELECT id, row_number() OVER (PARTITION BY v ORDER BY id) AS n, lag(v) OVER w FROM t WINDOW w AS (ORDER BY id)",
     "SELECT count(*) FILTER (WHERE id > 1), array_agg(v ORDER BY id), string_agg(v, ',') FROM t",
@@ -411,6 +413,13 @@ const SQLITE_REFUSED: &[&str] = &[
 ];
 
 const REDIS: &[(&str, Class)] = &[
+    ("DELIFEQ k v", Class::Write),
+    ("HSETEX h EX 9 FIELDS 1 f v", Class::Write),
+    ("CLUSTERSCAN 0 COUNT 10", Class::Read),
+    ("CLUSTER MIGRATESLOTS SLOTSRANGE 0 1 NODE n", Class::Refuse),
+    ("SCRIPT SHOW 0", Class::Refuse),
+    ("COMMANDLOG GET 1 slow", Class::Refuse),
+    ("CLIENT IMPORT-SOURCE on", Class::Refuse),
     ("  get   k ", Class::Read),
     ("'get' k", Class::Read),
     ("\"get\" \"a b\"", Class::Read),

@@ -25,15 +25,15 @@ fn message(mark: u8, body: &[u8]) -> Vec<u8> {
     [&[mark][..], &length, body].concat()
 }
 
-/// Speaks enough of PostgreSQL to be signed in to, and answers everything else with `answer`. Keeps what it was sent.
-async fn stub(answer: Vec<u8>) -> (u16, Arc<Mutex<Vec<u8>>>) {
+/// Speaks enough of PostgreSQL to be signed in to, and then gives its answers in turn, the last one for ever. Keeps what it was sent.
+async fn stub(answers: Vec<Vec<u8>>) -> (u16, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let keeping = Arc::clone(&heard);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let (answer, keeping) = (answer.clone(), Arc::clone(&keeping));
+            let (answers, keeping) = (answers.clone(), Arc::clone(&keeping));
             tokio::spawn(async move {
                 let mut buffer = vec![0; 64 * 1024];
                 let _ = stream.read(&mut buffer).await;
@@ -44,9 +44,12 @@ async fn stub(answer: Vec<u8>) -> (u16, Arc<Mutex<Vec<u8>>>) {
                 ]
                 .concat();
                 let _ = stream.write_all(&hello).await;
+                let mut next = 0;
                 while let Ok(length @ 1..) = stream.read(&mut buffer).await {
                     keeping.lock().unwrap().extend_from_slice(&buffer[..length]);
-                    if stream.write_all(&answer).await.is_err() {
+                    let answer = &answers[next.min(answers.len() - 1)];
+                    next += 1;
+                    if stream.write_all(answer).await.is_err() {
                         break;
                     }
                 }
@@ -60,7 +63,7 @@ async fn stub(answer: Vec<u8>) -> (u16, Arc<Mutex<Vec<u8>>>) {
 #[tokio::test]
 async fn a_server_that_enters_no_read_only_mode_is_not_read() {
     let refusal = message(b'E', b"SERROR\0C0A000\0MREAD ONLY is not supported\0\0");
-    let (port, heard) = stub([refusal, message(b'Z', b"I")].concat()).await;
+    let (port, heard) = stub(vec![[refusal, message(b'Z', b"I")].concat()]).await;
     let url = Url::parse(&format!("postgres://u:SECRET@127.0.0.1:{port}/d")).unwrap();
     let connection = Connection::new(NAME.parse().unwrap(), url, None).unwrap();
     let error = connection
@@ -80,10 +83,59 @@ async fn a_server_that_enters_no_read_only_mode_is_not_read() {
     assert!(heard.find("transaction_read_only").unwrap() < heard.find("SELECT 1\0").unwrap());
 }
 
+/// An older server, or one of another make, does not know how to look for its caller.
+#[tokio::test]
+async fn a_server_that_cannot_look_for_its_caller_is_read_all_the_same() {
+    let refusal = message(
+        b'E',
+        b"SERROR\0C42704\0Munrecognized configuration parameter \"client_connection_check_interval\"\0\0",
+    );
+    let ready = || message(b'Z', b"I");
+    let done = |tag: &[u8]| message(b'C', tag);
+    let column = [
+        &b"\0\x01n\0"[..],
+        &[0; 6],
+        &23_u32.to_be_bytes(),
+        &[0, 4, 0, 0, 0, 0, 0, 0],
+    ]
+    .concat();
+    let row = [&b"\0\x01"[..], &1_u32.to_be_bytes(), b"7"].concat();
+    let read = [
+        done(b"BEGIN\0"),
+        done(b"SELECT 1\0"),
+        message(b'T', &column),
+        message(b'D', &row),
+        done(b"SELECT 1\0"),
+        ready(),
+    ];
+    let settled = [done(b"ROLLBACK\0"), ready(), done(b"DISCARD ALL\0"), ready()];
+    let (port, heard) = stub(vec![
+        [refusal, ready()].concat(),
+        read.concat(),
+        settled.concat(),
+        read.concat(),
+        settled.concat(),
+    ])
+    .await;
+    let url = Url::parse(&format!("postgres://u@127.0.0.1:{port}/d")).unwrap();
+    let connection = Connection::new(NAME.parse().unwrap(), url, None).unwrap();
+    for _ in 0..2 {
+        let answer = connection
+            .read(&permit(), "SELECT 7 AS n", Limits::default())
+            .await;
+        let rows = answer.unwrap().rows().unwrap().rows.clone();
+        assert_eq!(serde_json::to_string(&rows).unwrap(), "[[7]]");
+    }
+    let heard = String::from_utf8_lossy(&heard.lock().unwrap()).into_owned();
+    assert_eq!(heard.matches("'1s'").count(), 1, "it was asked once: {heard}");
+    // The bound value of the guard that would set it is empty.
+    assert!(!heard.contains("\u{2}1s"), "{heard}");
+}
+
 // spec: DBA-013
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
-    let (port, _) = stub(Vec::new()).await;
+    let (port, _) = stub(vec![Vec::new()]).await;
     let url = Url::parse(&format!("postgres://u@127.0.0.1:{port}/d")).unwrap();
     let connection = Connection::new(NAME.parse().unwrap(), url, None).unwrap();
     let limits = Limits {

@@ -25,17 +25,37 @@ pub struct Call {
     pub needs: Needs,
 }
 
-impl Call {
-    /// What a database is to run, where the call is one to a database.
-    fn statement(&self) -> Option<String> {
-        statement_of(&self.tool, &self.arguments)
-    }
+/// What a call wants of a database, as far as its audit row says it: the statement, or the names of what is looked at.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Wanted {
+    statement: Option<String>,
+    names: Vec<(&'static str, String)>,
 }
 
-/// The statement in the arguments of a tool that takes one.
-pub(super) fn statement_of(tool: &str, arguments: &Value) -> Option<String> {
-    let statement = arguments.get("statement").and_then(Value::as_str)?;
-    tool.starts_with("muster_db_").then(|| statement.to_owned())
+impl Wanted {
+    /// Nothing of a tool that reaches no database.
+    pub(super) fn of(tool: &str, arguments: &Value) -> Self {
+        if !tool.starts_with("muster_db_") {
+            return Self::default();
+        }
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str).map(str::to_owned);
+        Self {
+            statement: text("statement"),
+            names: ["schema", "object"]
+                .into_iter()
+                .filter_map(|name| Some((name, text(name)?)))
+                .collect(),
+        }
+    }
+
+    pub(super) fn put(&self, data: &mut Value) {
+        if let Some(statement) = &self.statement {
+            audit::put_statement(data, statement);
+        }
+        for (field, name) in &self.names {
+            audit::put_name(data, field, name);
+        }
+    }
 }
 
 /// A call that may run now. Its audit row is stored.
@@ -193,8 +213,8 @@ pub(super) struct Facts {
     pub(super) title: Option<String>,
     pub(super) pairs: Value,
     pub(super) policy: Option<Subjects>,
-    /// What a database was to run.
-    pub(super) statement: Option<String>,
+    /// What a database was to run or to show.
+    pub(super) wanted: Wanted,
 }
 
 impl Facts {
@@ -205,7 +225,7 @@ impl Facts {
             title: stand.title.clone(),
             pairs: pairs_json(&stand.resources, &judged(stand, &call.needs)),
             policy: stand.governing.subject(),
-            statement: call.statement(),
+            wanted: Wanted::of(&call.tool, &call.arguments),
         }
     }
 
@@ -225,9 +245,7 @@ impl Facts {
             "ask_id": ask.map(|ask| ask.to_string()),
             "decided_by": decided_by,
         });
-        if let Some(statement) = &self.statement {
-            audit::put_statement(&mut data, statement);
-        }
+        self.wanted.put(&mut data);
         let call = audit::Call {
             agent: self.who.agent.clone(),
             task: self.who.task,
@@ -324,7 +342,7 @@ async fn unrecorded(app: &App, who: &Who, call: &Call, fault: &Fault) -> Refused
         title: None,
         pairs: json!([]),
         policy: None,
-        statement: call.statement(),
+        wanted: Wanted::of(&call.tool, &call.arguments),
     };
     let now = app.clock.now();
     let recorded: Result<(), Fault> = app

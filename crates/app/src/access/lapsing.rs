@@ -12,7 +12,7 @@ use muster_store::{Topic, Tx};
 use serde_json::json;
 
 use super::asks::Ask;
-use super::gate::statement_of;
+use super::gate::Wanted;
 use super::presence::{self, Seen};
 use super::queue::Place;
 use super::row::Row;
@@ -71,9 +71,7 @@ fn ended_call(ask: &Ask) -> Call {
         "policy": ask.about.get("policy"),
         "decided_by": decided_by,
     });
-    if let Some(statement) = statement_of(&ask.tool, &ask.arguments) {
-        audit::put_statement(&mut data, &statement);
-    }
+    Wanted::of(&ask.tool, &ask.arguments).put(&mut data);
     Call {
         agent: ask.caller(),
         task: ask.task.as_ref().map(|(id, _)| *id),

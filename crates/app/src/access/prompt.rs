@@ -5,7 +5,7 @@ use muster_core::ids::{AskId, OwnerId};
 use muster_core::secret::sha256_hex;
 use serde_json::{Value, json};
 
-use super::gate::{Facts, Who};
+use super::gate::{Facts, Wanted, Who};
 use super::lapsing::{ends_alone, lapse, leaves};
 use super::presence;
 use super::queue::{New, Placed, place};
@@ -119,7 +119,7 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
         title: None,
         pairs: json!([]),
         policy: None,
-        statement: None,
+        wanted: Wanted::default(),
     };
     let now = app.clock.now();
     let (own, placing, guarded) = (app.clone(), facts.clone(), facts.clone());

@@ -144,7 +144,7 @@ pub struct Call {
     pub tool: String,
     /// What became of the call.
     pub outcome: &'static str,
-    /// Pairs, policy, ask, decider and the names as they were then; of the arguments the statement to a database alone.
+    /// Pairs, policy, ask, decider and the names as they were then; of the arguments the statement to a database, or the names of what is looked at there, alone.
     pub data: Json,
 }
 
@@ -170,6 +170,18 @@ pub fn put_statement(data: &mut Json, statement: &str) {
         });
         facts.insert("statement_cut".to_owned(), cut);
     }
+}
+
+/// Longest name that a row holds, in bytes; no engine has an object with a longer one.
+const NAME: usize = 1024;
+
+/// Puts the name of what a call looks at into a row's facts, at most 1 KiB of it, as it was given.
+pub fn put_name(data: &mut Json, field: &'static str, name: &str) {
+    let Some(facts) = data.as_object_mut() else {
+        return;
+    };
+    let end = name.floor_char_boundary(NAME);
+    facts.insert(field.to_owned(), name.get(..end).unwrap_or_default().into());
 }
 
 /// A stored row.

@@ -3,14 +3,14 @@
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{ConnectionId, OwnerId};
-use muster_policy::{Action, Decision, Needs, Pair, Permit, ScopeKind, Standing, Target};
+use muster_policy::{Action, Decision, Needs, Pair, Permit, Resource, ScopeKind, Standing, Target};
 use muster_store::Tx;
 use serde_json::{Value, json};
 
 use super::DatabaseError;
 use super::ops::{event, of};
+use crate::App;
 use crate::audit::{self, Entry, Filter};
-use crate::{App, resources};
 
 /// What an owner looks at, or runs, on a connection of theirs.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub struct Look {
     pub act: &'static str,
     /// The statement, where there is one.
     pub statement: Option<String>,
+    /// What is looked at, where it is something by name: an object, or the schema whose objects are listed.
+    pub of: Option<String>,
     /// Whether it may write.
     pub writes: bool,
 }
@@ -39,13 +41,9 @@ pub async fn by_owner(
         .write(owner, move |tx| {
             Box::pin(async move {
                 let writes = look.writes;
+                // Finds the live one, so what follows needs no other resource than this.
                 note(tx, now, connection, look, None).await?;
-                let target = resources::all(tx)
-                    .await?
-                    .target(ScopeKind::DbConnection, &connection.to_string())
-                    .cloned()
-                    .ok_or(DatabaseError::NotFound)?;
-                permit(target, writes)
+                permit(target(connection)?, writes)
             })
         })
         .await
@@ -88,8 +86,22 @@ async fn note(
     if let Some(statement) = &look.statement {
         audit::put_statement(&mut data, statement);
     }
+    if let Some(of) = &look.of {
+        audit::put_name(&mut data, named_by(look.act), of);
+    }
     audit::record(tx, now, event("db.shell", connection, data)).await?;
     Ok(())
+}
+
+/// Under which word the log holds the name of what is looked at.
+fn named_by(act: &str) -> &'static str {
+    if act == "objects" { "schema" } else { "object" }
+}
+
+fn target(connection: ConnectionId) -> Result<Target, Fault> {
+    Resource::new(ScopeKind::DbConnection, &connection.to_string())
+        .and_then(Target::new)
+        .map_err(|error| Fault::other(error.to_string()))
 }
 
 fn permit(target: Target, writes: bool) -> Result<Permit, DatabaseError> {
@@ -206,12 +218,22 @@ pub struct Ran {
     pub by: String,
     /// What became of the call, as the log words it.
     pub outcome: String,
-    /// The statement, as the log holds it. Outside text.
+    /// The statement, or the name of what was looked at, as the log holds it; empty where neither was given. Outside text.
     pub statement: String,
 }
 
-/// The last statements to a connection, newest first, at most `most`: out of the newest 500 calls of each tool that takes one, and of the
-/// owner's own.
+/// The tools that reach a database.
+const TOOLS: [&str; 7] = [
+    "muster_db_query",
+    "muster_db_execute",
+    "muster_db_explain",
+    "muster_db_schemas",
+    "muster_db_objects",
+    "muster_db_describe",
+    "muster_db_preview",
+];
+
+/// What was last sent to a connection, newest first, at most `most`: out of the newest 500 calls of each tool, and of the owner's own.
 ///
 /// # Errors
 /// A fault.
@@ -222,7 +244,7 @@ pub async fn last_statements(
     most: usize,
 ) -> Result<Vec<Ran>, Fault> {
     let mut rows = audit::list(&app.db, owner, of_event("db.shell")).await?;
-    for tool in ["muster_db_query", "muster_db_execute", "muster_db_explain"] {
+    for tool in TOOLS {
         let filter = Filter {
             tool: tool.to_owned(),
             limit: LOOKED_THROUGH,
@@ -233,7 +255,7 @@ pub async fn last_statements(
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
     let subject = audit::Subject::Connection(connection).to_string();
     let found = rows.into_iter().filter(|row| names(row, &subject, connection));
-    Ok(found.filter_map(ran).take(most).collect())
+    Ok(found.map(ran).take(most).collect())
 }
 
 /// Whether a row is about the connection: by its subject, or by the resource of one of its pairs.
@@ -247,10 +269,11 @@ fn names(row: &Entry, subject: &str, connection: ConnectionId) -> bool {
         })
 }
 
-fn ran(row: Entry) -> Option<Ran> {
+fn ran(row: Entry) -> Ran {
     let text = |place: &str| row.data.pointer(place).and_then(Value::as_str).map(str::to_owned);
-    Some(Ran {
-        statement: text("/statement")?,
+    let about = || text("/object").or_else(|| text("/schema"));
+    Ran {
+        statement: text("/statement").or_else(about).unwrap_or_default(),
         agent: text("/agent/label"),
         outcome: row
             .outcome
@@ -259,5 +282,5 @@ fn ran(row: Entry) -> Option<Ran> {
             .unwrap_or_default(),
         by: row.tool.clone().or_else(|| text("/act")).unwrap_or_default(),
         at: row.at,
-    })
+    }
 }

@@ -12,4 +12,4 @@ pub use log::{
 };
 pub use ops::{Connection, NewConnection, Urls, add, find, list, looked, remove, rename, url};
 pub use sql::STATEMENTS;
-pub use state::{DbEngine, DbUrl};
+pub use state::DbUrl;

@@ -1,13 +1,14 @@
 //! The database connections' acts. Never hands an address to anything but the call that needs it.
 
 use muster_core::clock::Time;
+use muster_core::engine::Engine;
 use muster_core::ids::{ConnectionId, OwnerId, ProjectId};
 use muster_core::text::Slug;
 use muster_core::{Fault, Secret};
 use muster_store::Tx;
 use serde_json::{Value, json};
 
-use super::{DatabaseError, DbEngine, DbUrl, sql};
+use super::{DatabaseError, DbUrl, sql};
 use crate::audit::{self, Event, Subject};
 use crate::named::{Named, Word};
 use crate::{App, RESOURCES, seal};
@@ -20,7 +21,7 @@ pub struct Connection {
     /// Its name.
     pub name: String,
     /// Whose protocol it speaks.
-    pub engine: DbEngine,
+    pub engine: Engine,
     /// The project it belongs to.
     pub project: Named<ProjectId>,
     /// Whether the account that reads may do more than read, and its owner took that.
@@ -78,7 +79,9 @@ impl TryFrom<Row> for Connection {
     type Error = Fault;
 
     fn try_from(row: Row) -> Result<Self, Fault> {
-        let engine = DbEngine::parse(&row.engine)
+        let engine = Engine::ALL
+            .into_iter()
+            .find(|engine| engine.as_str() == row.engine)
             .ok_or_else(|| Fault::contradiction("db_connections", row.id, "its engine is no engine"))?;
         Ok(Self {
             id: ConnectionId::new(row.id),
@@ -134,7 +137,7 @@ pub async fn add(app: &App, owner: OwnerId, new: NewConnection) -> Result<Connec
     app.db
         .write_in_turn(owner, RESOURCES, owner.get(), move |tx| {
             Box::pin(async move {
-                let looked = (new.looked || new.wide || engine == DbEngine::Sqlite).then_some(now);
+                let looked = (new.looked || new.wide || engine == Engine::Sqlite).then_some(now);
                 let args = (new.project, new.name.as_str(), engine.as_str(), new.wide, looked, now);
                 let inserted: Option<(i64,)> = tx.optional(&sql::INSERT, args).await.map_err(name_taken)?;
                 let id = ConnectionId::new(inserted.ok_or(DatabaseError::NoProject)?.0);

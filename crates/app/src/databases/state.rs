@@ -1,72 +1,17 @@
 //! What an address may be, as pure functions. Never reads more of it than its scheme.
 
 use muster_core::Secret;
+use muster_core::engine::Engine;
 
 use super::DatabaseError;
 
 /// Longest address, in bytes.
 const URL_MAX: usize = 4096;
 
-/// Whose protocol a database speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DbEngine {
-    /// PostgreSQL.
-    Postgres,
-    /// MySQL.
-    Mysql,
-    /// MariaDB.
-    Mariadb,
-    /// A SQLite file.
-    Sqlite,
-    /// Redis.
-    Redis,
-    /// MongoDB.
-    Mongodb,
-}
-
-impl DbEngine {
-    /// Every engine.
-    pub const ALL: [Self; 6] = [
-        Self::Postgres,
-        Self::Mysql,
-        Self::Mariadb,
-        Self::Sqlite,
-        Self::Redis,
-        Self::Mongodb,
-    ];
-
-    /// Reads the stored word.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|engine| engine.as_str() == text)
-    }
-
-    /// The stored word, which is also the word on every door.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Postgres => "postgres",
-            Self::Mysql => "mysql",
-            Self::Mariadb => "mariadb",
-            Self::Sqlite => "sqlite",
-            Self::Redis => "redis",
-            Self::Mongodb => "mongodb",
-        }
-    }
-
-    /// The engine of an address's scheme, the engines' own other spellings too.
-    fn of_scheme(scheme: &str) -> Option<Self> {
-        match scheme {
-            "postgresql" => Some(Self::Postgres),
-            "rediss" => Some(Self::Redis),
-            "mongodb+srv" => Some(Self::Mongodb),
-            other => Self::parse(other),
-        }
-    }
-}
-
 /// A database's address with its account: a secret, of which only the engine is known.
 #[derive(Debug, Clone)]
 pub struct DbUrl {
-    engine: DbEngine,
+    engine: Engine,
     url: Secret,
 }
 
@@ -80,7 +25,7 @@ impl DbUrl {
         let engine = text
             .split_once("://")
             .filter(|(_, rest)| !rest.is_empty())
-            .and_then(|(scheme, _)| DbEngine::of_scheme(scheme))
+            .and_then(|(scheme, _)| scheme.parse().ok())
             .ok_or(DatabaseError::Url)?;
         if text.len() > URL_MAX || text.chars().any(char::is_control) {
             return Err(DatabaseError::Url);
@@ -89,7 +34,7 @@ impl DbUrl {
     }
 
     /// Whose protocol it speaks.
-    pub fn engine(&self) -> DbEngine {
+    pub fn engine(&self) -> Engine {
         self.engine
     }
 
@@ -118,6 +63,9 @@ mod tests {
             ("rediss://db:6380/0", "redis"),
             ("mongodb://db/app", "mongodb"),
             ("mongodb+srv://db/app", "mongodb"),
+            ("POSTGRES://db", "postgres"),
+            ("valkey://db", "redis"),
+            ("mongo://db/app", "mongodb"),
         ] {
             let parsed = DbUrl::parse(Secret::new(url)).unwrap();
             assert_eq!(
@@ -132,7 +80,6 @@ mod tests {
             "postgres://",
             "://x",
             "oracle://db",
-            "POSTGRES://db",
             " postgres://db",
             "https://db",
             "postgres://db\nx",

@@ -16,7 +16,7 @@ mod verdict;
 pub(crate) use verdict::shown;
 pub use verdict::{Class, Verdict};
 
-use crate::engine::Engine;
+use muster_core::engine::Engine;
 
 /// What `statement` needs on `engine`.
 ///

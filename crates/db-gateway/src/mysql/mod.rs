@@ -12,10 +12,10 @@ use mysql_async::{Conn, DriverError, IoError, Opts, OptsBuilder, Params, SslOpts
 
 use crate::address::{Place, Tls, Url};
 use crate::answer::{Cell, Collector, Column, Rows};
-use crate::engine::Engine;
 use crate::error::{Error, Scrub};
 use crate::limits::Limits;
 use crate::{net, stopping};
+use muster_core::engine::Engine;
 
 const MAX_IDLE: usize = 4;
 const IDLE_FOR: Duration = Duration::from_secs(60);

@@ -25,7 +25,15 @@ const GUARD: &str = "SELECT 1 / (CASE WHEN current_setting('transaction_read_onl
      AND current_setting('standard_conforming_strings') = 'on' THEN 1 ELSE 0 END), \
      set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
      set_config('IntervalStyle', 'iso_8601', true), set_config('bytea_output', 'hex', true), \
-     set_config('extra_float_digits', '1', true)";
+     set_config('extra_float_digits', '1', true), \
+     CASE WHEN $2 <> '' THEN set_config('client_connection_check_interval', $2, true) END";
+
+/// How often the server looks, while a statement runs, whether this end of the connection is still there: a muster that was killed asks
+/// nobody to stop what it began.
+const LOOKS: &str = "1s";
+/// Whether the server takes that: not before PostgreSQL 14, not on every system, not every server that speaks its protocol. The setting
+/// holds for this one statement alone.
+const MAY_LOOK: &str = "SELECT pg_catalog.set_config('client_connection_check_interval', '1s', true)";
 
 pub(crate) struct Server {
     url: Arc<Url>,
@@ -46,9 +54,18 @@ impl Server {
             match taken {
                 Some((session, since)) if since.elapsed() < IDLE_FOR => return Ok(session),
                 Some(_) => {}
-                None => return Session::connect(&self.url).await,
+                None => return self.connect().await,
             }
         }
+    }
+
+    async fn connect(&self) -> Result<Session, Error> {
+        let mut session = Session::connect(&self.url).await?;
+        session.put_own(MAY_LOOK)?;
+        session.send().await?;
+        // One that is gone by now is told by what comes next.
+        session.looks = settle(&mut session).await.is_ok();
+        Ok(session)
     }
 
     fn keep(&self, mut session: Session) {
@@ -75,7 +92,7 @@ impl Server {
             // Nobody saw an answer yet, and a read changes nothing: a session that went away meanwhile is replaced once.
             match self.read_on(session, statement, values, limits).await {
                 (Err(Error::Unreachable { .. }), true) => {
-                    session = Session::connect(&self.url).await?;
+                    session = self.connect().await?;
                     self.read_on(session, statement, values, limits).await.0
                 }
                 (answer, _) => answer,
@@ -114,10 +131,15 @@ impl Server {
     /// One statement that may write. Its transaction is its own.
     pub(crate) async fn write(&self, statement: &str, limits: Limits) -> Result<Rows, Error> {
         tokio::time::timeout(limits.hang_up(), async {
-            let mut held = Held::new(&self.url, Session::connect(&self.url).await?);
+            let mut held = Held::new(&self.url, self.connect().await?);
             let session = held.get()?;
+            let looks = if session.looks {
+                format!("; SET client_connection_check_interval = '{LOOKS}'")
+            } else {
+                String::new()
+            };
             session.put_own(&format!(
-                "SET statement_timeout = {}; SET IntervalStyle = 'iso_8601'; SET bytea_output = 'hex'",
+                "SET statement_timeout = {}; SET IntervalStyle = 'iso_8601'; SET bytea_output = 'hex'{looks}",
                 limits.milliseconds()
             ))?;
             session.send().await?;
@@ -152,7 +174,8 @@ async fn guarded(
     let rows = i32::try_from(limits.rows.saturating_add(1)).unwrap_or(i32::MAX);
     let timeout = limits.milliseconds().to_string();
     session.put("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", &[], false, 0)?;
-    session.put(GUARD, &[&timeout], false, 0)?;
+    let looks = if session.looks { LOOKS } else { "" };
+    session.put(GUARD, &[&timeout, looks], false, 0)?;
     session.put(statement, values, true, rows)?;
     session.put_sync();
     session.send().await?;

@@ -31,6 +31,8 @@ pub(super) struct Session {
     pub(super) scrub: Scrub,
     /// Whether it served a call before; then the server may have hung up since.
     pub(super) used: bool,
+    /// Whether the server can end a statement by itself when this end of the connection is gone.
+    pub(super) looks: bool,
     /// How many answers the server has still to end.
     owed: usize,
 }
@@ -55,6 +57,7 @@ impl Session {
             key: (0, 0),
             scrub,
             used: false,
+            looks: false,
             owed: 0,
         };
         session.start(url).await?;

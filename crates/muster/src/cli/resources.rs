@@ -323,7 +323,7 @@ pub(crate) enum Db {
         after_help = "Example: muster db classify postgres 'SELECT 1'\nExample: muster db classify redis --from statements.jsonl"
     )]
     Classify {
-        /// postgres, mysql, mariadb, sqlite, redis or mongodb
+        /// postgres, mysql, mariadb, sqlite, redis or mongodb, or another usual spelling (pg, valkey …)
         engine: String,
         /// SQL, a command line of Redis, or a command of MongoDB as JSON
         #[arg(

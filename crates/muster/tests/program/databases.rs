@@ -321,51 +321,52 @@ mod heavy {
     // spec: DBA-017 DBA-018
     #[test]
     fn redis_accounts_are_taken_narrow_and_wide_ones_by_their_owners_word() {
-        let Some(running) = servers::redis() else { return };
-        let cli = |words: &[&str]| {
-            let output = servers::out(
-                Command::new("redis-cli")
-                    .arg("-s")
-                    .arg(servers::socket(&running))
-                    .args(["--user", "default", "--pass", "SECRET-root", "--no-auth-warning"])
-                    .args(words),
+        for running in servers::redis_and_valkey() {
+            let cli = |words: &[&str]| {
+                let output = servers::out(
+                    Command::new("redis-cli")
+                        .arg("-s")
+                        .arg(servers::socket(&running))
+                        .args(["--user", "default", "--pass", "SECRET-root", "--no-auth-warning"])
+                        .args(words),
+                );
+                String::from_utf8(output.stdout).unwrap()
+            };
+            let open = |account: &str| {
+                format!(
+                    "redis://{account}localhost/0?socket={}",
+                    servers::socket(&running)
+                )
+            };
+            cli(&["SET", "k", "v"]);
+            let place = place();
+            let error = document(&add(&place, "open", &open(""), &[]));
+            assert_eq!(error["error"]["code"], "wide_account");
+            let made: Vec<&str> = error["error"]["statements"][0]
+                .as_str()
+                .unwrap()
+                .split(' ')
+                .collect();
+            cli(&made);
+            cli(&["CONFIG", "SET", "requirepass", "SECRET-root"]);
+            takes_narrow_accounts(
+                &place,
+                "redis",
+                &open("muster_reader:CHANGE_ME@"),
+                &open(":SECRET-root@"),
             );
-            String::from_utf8(output.stdout).unwrap()
-        };
-        let open = |account: &str| {
-            format!(
-                "redis://{account}localhost/0?socket={}",
-                servers::socket(&running)
-            )
-        };
-        cli(&["SET", "k", "v"]);
-        let place = place();
-        let error = document(&add(&place, "open", &open(""), &[]));
-        assert_eq!(error["error"]["code"], "wide_account");
-        let made: Vec<&str> = error["error"]["statements"][0]
-            .as_str()
-            .unwrap()
-            .split(' ')
-            .collect();
-        cli(&made);
-        cli(&["CONFIG", "SET", "requirepass", "SECRET-root"]);
-        takes_narrow_accounts(
-            &place,
-            "redis",
-            &open("muster_reader:CHANGE_ME@"),
-            &open(":SECRET-root@"),
-        );
-        shell_reads_and_writes(&place, "GET k", "GETDEL k");
-        assert_eq!(cli(&["GET", "k"]).trim(), "v");
-        // Written is what was said to be, on the account that there is.
-        let said = place.run_with(
-            &["db", "shell", "wide", "--write"],
-            "SET k w\n\\write off\nSET k x\n",
-        );
-        assert_eq!(said.code(), 1, "{said:?}");
-        assert_eq!(cli(&["GET", "k"]).trim(), "w");
-        tools_read_and_write(&place, &["GET k", "TTL k"], "GETDEL k");
-        assert_eq!(cli(&["GET", "k"]).trim(), "");
+            shell_reads_and_writes(&place, "GET k", "GETDEL k");
+            assert_eq!(cli(&["GET", "k"]).trim(), "v");
+            // Written is what was said to be, on the account that there is.
+            let said = place.run_with(
+                &["db", "shell", "wide", "--write"],
+                "SET k w\n\\write off\nSET k x\n",
+            );
+            assert_eq!(said.code(), 1, "{said:?}");
+            assert_eq!(cli(&["GET", "k"]).trim(), "w");
+            tools_read_and_write(&place, &["GET k", "TTL k"], "GETDEL k");
+            assert_eq!(cli(&["GET", "k"]).trim(), "");
+        }
     }
 
     // spec: DBA-022
@@ -448,6 +449,25 @@ mod heavy {
             assert!(out.contains(words), "{words:?} is not in {out:?}");
         }
         assert_eq!(server.admin.text("SELECT v FROM t WHERE id = 1").await, "w");
+        // The log says what was looked at by name.
+        let log = place.json(&["audit", "list", "--event", "db.shell"]);
+        let looks: Vec<Value> = log
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["data"].clone())
+            .filter(|data| !data["act"].as_str().unwrap().starts_with(['q', 'e']))
+            .map(|data| json!([data["act"], data["schema"], data["object"], data["statement"]]))
+            .collect();
+        assert_eq!(
+            looks,
+            [
+                json!(["schemas", null, null, null]),
+                json!(["objects", "public", null, null]),
+                json!(["describe", null, "t", null]),
+                json!(["preview", null, "t", null])
+            ]
+        );
         // What cannot be a statement ends nothing.
         let evil = [&b"\xff\xfe\n"[..], &b"\\nothing\nSELECT 1;\n"[..]].concat();
         let mut command = place.command(&["db", "shell", "narrow", "--json"]);
@@ -538,6 +558,11 @@ fn a_statement_is_classified_without_a_server_and_without_a_data_folder() {
             "{\"aggregate\": \"a\", \"pipeline\": [{\"$out\": \"b\"}], \"cursor\": {}}",
             "write",
         ),
+        ("PostgreSQL", "SELECT 'delete'", "read"),
+        ("pg", "COPY t FROM STDIN", "write"),
+        ("sqlite3", "PRAGMA user_version = 1", "write"),
+        ("valkey", "TTL k", "read"),
+        ("mongo", "{\"find\": \"a\"}", "read"),
     ] {
         let said = place.json(&["db", "classify", engine, statement]);
         assert_eq!(said["verdict"], verdict, "{engine} {statement}: {said}");

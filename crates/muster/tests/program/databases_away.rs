@@ -90,6 +90,18 @@ fn a_server_that_is_not_there_is_stored_with_a_word_about_its_account_and_read_b
         shows_no_secret(&said);
         assert!(is_unlooked(&place, name));
     }
+    let said = place.run(&["db", "list"]);
+    assert_eq!(said.out.matches("not looked at yet").count(), 8, "{said:?}");
+    assert!(
+        said.err
+            .contains("at the first use, and nothing is read before that"),
+        "{said:?}"
+    );
+    assert!(
+        place
+            .ok(&["db", "show", "one"])
+            .contains("at the first use, and nothing is read before that")
+    );
     let said = place.run_with(&["db", "shell", "one", "--json"], "SELECT 1;\n");
     assert_eq!(document(&said)["error"]["code"], "unreachable", "{said:?}");
     let said = place.run(&["db", "check", "one", "--json"]);
@@ -100,6 +112,12 @@ fn a_server_that_is_not_there_is_stored_with_a_word_about_its_account_and_read_b
         all.iter()
             .any(|one| one["id"] == "reachable" && one["ok"] == false),
         "{found}"
+    );
+    let account = all.iter().find(|one| one["id"] == "narrow_account").unwrap();
+    assert_eq!(account["ok"], false);
+    assert!(
+        account["detail"].as_str().unwrap().contains("not looked at yet"),
+        "{account}"
     );
     shows_no_secret(&said);
     shows_no_secret(&place.run(&["audit", "list", "--json"]));
@@ -447,6 +465,58 @@ mod heavy {
             ]
         );
         serving.stop();
+        server.end(&[]).await;
+    }
+
+    /// Nobody is left who could ask the server to stop: it looks for itself whether its caller is there.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_muster_that_is_killed_leaves_no_statement_running() {
+        let Some((server, place)) = with_reader().await else {
+            return;
+        };
+        add(
+            &place,
+            "writes",
+            &server.reader(),
+            &["--write-url", &server.wide()],
+        )
+        .ok();
+        let kill = |child: &mut std::process::Child| {
+            kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGKILL).unwrap();
+            child.wait().unwrap();
+        };
+        for (name, number, write) in [("narrow", 2501, false), ("writes", 2502, true)] {
+            let mut command = place.command(&["db", "shell", name]);
+            let statement = if write {
+                command.arg("--write");
+                format!("INSERT INTO t SELECT 99, 'late' FROM ({}) x", endless(number))
+            } else {
+                endless(number)
+            };
+            let mut child = command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let words = format!("<> {number}");
+            writeln!(child.stdin.as_mut().unwrap(), "{statement};").unwrap();
+            server.runs(&words, 1).await;
+            kill(&mut child);
+            server.runs(&words, 0).await;
+        }
+        assert_eq!(
+            server.admin.number("SELECT count(*) FROM t WHERE id = 99").await,
+            0
+        );
+        // The same of a server with an agent's call in it.
+        let token = agent(&place);
+        let mut wire = Wire::new(&place, &token, None);
+        wire.begin("tools/call", query(&endless(2503)));
+        server.runs("<> 2503", 1).await;
+        // Without a word: it is killed.
+        drop(wire);
+        server.runs("<> 2503", 0).await;
         server.end(&[]).await;
     }
 

@@ -65,6 +65,8 @@ struct CallView {
     decider: Option<String>,
     /// What a database was to run, or its beginning.
     statement: Option<String>,
+    /// Of a database: the schema or object that was looked at.
+    names: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug, Clone)]
@@ -149,6 +151,10 @@ impl CallView {
             ask: text(&entry.data, "/ask_id"),
             decider: text(&entry.data, "/decided_by"),
             statement: text(&entry.data, "/statement").map(shortened),
+            names: [("schema", "/schema"), ("object", "/object")]
+                .into_iter()
+                .filter_map(|(name, place)| Some((name, shortened(text(&entry.data, place)?))))
+                .collect(),
         }
     }
 }
@@ -383,6 +389,7 @@ impl AuditPage {
             ask: Some(hostile()),
             decider: Some(hostile()),
             statement: Some(hostile()),
+            names: vec![("object", hostile())],
         };
         let page = |rows, older, verified| Self {
             shell: shell(Here::Audit),

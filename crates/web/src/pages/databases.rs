@@ -56,6 +56,8 @@ struct Line {
     engine: &'static str,
     project: String,
     wide: bool,
+    /// Whether nobody could look at its account yet.
+    unseen: bool,
     has_write_account: bool,
     created: When,
 }
@@ -112,6 +114,7 @@ impl Line {
             engine: found.engine.as_str(),
             project: one_line(&found.project.name),
             wide: found.wide,
+            unseen: !found.looked,
             has_write_account: found.has_write_account,
             created: When::new(found.created_at, now),
         }
@@ -343,6 +346,7 @@ fn sample(wide: bool) -> Line {
         engine: "postgres",
         project: HOSTILE.to_owned(),
         wide,
+        unseen: !wide,
         has_write_account: !wide,
         created: when(),
     }

@@ -461,7 +461,32 @@ fn every_statement_of_an_agents_is_in_the_log_as_it_was_sent() {
                 json!({"connection_id": staging.to_string()}),
             )
             .await;
-        assert!(doors.last_call().await.data.get("statement").is_none());
+        let none = doors.last_call().await.data;
+        assert!(
+            ["statement", "schema", "object"]
+                .iter()
+                .all(|field| none.get(field).is_none())
+        );
+        // What is looked at by name is named, what does not exist and what hides too.
+        let hidden = "cats\u{1b}[2J\u{202e}<script>".repeat(100);
+        for (tool, field, name) in [
+            ("muster_db_objects", "schema", "main"),
+            ("muster_db_describe", "object", "cats"),
+            ("muster_db_preview", "object", "cats"),
+            ("muster_db_describe", "object", hidden.as_str()),
+        ] {
+            let mut arguments = json!({"connection_id": staging.to_string()});
+            arguments[field] = json!(name);
+            doors.tool(&agent, tool, arguments).await;
+            let row = doors.last_call().await;
+            let held = row.data[field].as_str().unwrap();
+            assert_eq!(row.tool.as_deref(), Some(tool));
+            assert!(name.starts_with(held), "{tool}");
+            assert!(
+                held.len() == name.len() || (1_000..=1_024).contains(&held.len()),
+                "{tool}"
+            );
+        }
         assert!(
             muster_app::audit::verify(&doors.app.db, doors.ada())
                 .await
@@ -474,7 +499,9 @@ fn every_statement_of_an_agents_is_in_the_log_as_it_was_sent() {
         let log = doors.page(&cookie, "/audit").await;
         for html in [&page, &log] {
             assert!(
-                html.contains("secret-ish") && html.contains("DELETE FROM cats"),
+                html.contains("secret-ish")
+                    && html.contains("DELETE FROM cats")
+                    && html.contains("muster_db_preview"),
                 "{html}"
             );
             assert!(
@@ -517,6 +544,45 @@ fn an_account_that_turns_out_to_be_wide_is_read_through_no_tool_and_its_page_say
             "{words}"
         );
         assert!(doors.page(&cookie, &address).await.contains("Not tried yet"));
+    });
+}
+
+#[test]
+fn a_connection_that_nobody_could_look_at_says_so_and_what_comes_of_it() {
+    doors(|doors| async move {
+        let project = doors.project("one", None).await;
+        let file = doors
+            .connection(project, "file", &file(&doors, "one.db").await)
+            .await;
+        let away = doors
+            .connection(project, "away", "postgres://reader:hunter2@127.0.0.1:1/app")
+            .await;
+        let cookie = doors.sign_in("ada").await;
+        let list = doors.page(&cookie, "/databases").await;
+        assert_eq!(list.matches("not looked at yet").count(), 1, "{list}");
+        let page = doors.page(&cookie, &format!("/databases/{away}")).await;
+        for words in [
+            "Not looked at yet",
+            "nothing is read before that",
+            "refused each time",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        assert!(
+            !doors
+                .page(&cookie, &format!("/databases/{file}"))
+                .await
+                .contains("Not looked at")
+        );
+        // The self-test says it too, where it still cannot look.
+        doors
+            .send(Ask::form(&format!("/databases/{away}"), &[("act", "check")]).cookie(&cookie))
+            .await;
+        let page = doors.page(&cookie, &format!("/databases/{away}")).await;
+        assert!(
+            page.contains("narrow_account") && page.contains("was not looked at yet"),
+            "{page}"
+        );
     });
 }
 

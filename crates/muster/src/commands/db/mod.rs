@@ -8,6 +8,7 @@ mod table;
 use muster_app::App;
 use muster_app::databases::{self, Connection, DatabaseError, DbUrl, NewConnection};
 use muster_core::Secret;
+use muster_core::engine::Engine;
 use muster_core::ids::OwnerId;
 use serde_json::{Value, json};
 
@@ -17,6 +18,9 @@ use crate::config::Config;
 use crate::output::{self, Failure};
 
 pub(super) use classify::classify;
+
+/// What becomes of a connection whose account nobody could look at yet.
+const UNSEEN: &str = "the server was not there when it was added; its account is looked at at the first use, and nothing is read before that";
 
 pub(super) async fn run(config: &Config, command: cli::Db, json: bool) -> Result<(), Failure> {
     let app = offline(config).await?;
@@ -34,6 +38,9 @@ async fn on(app: &App, command: cli::Db, json: bool) -> Result<(), Failure> {
         cli::Db::List { owner: whose } => {
             let owner = owner(app, &whose).await?;
             let all = databases::list(app, owner).await?;
+            if !json && all.iter().any(|found| !found.looked) {
+                output::notice(&format!("muster: not looked at yet: {UNSEEN}"));
+            }
             shown::list(
                 json,
                 || all.iter().map(document).collect(),
@@ -50,7 +57,10 @@ async fn on(app: &App, command: cli::Db, json: bool) -> Result<(), Failure> {
             if json {
                 return output::document(&document(&found));
             }
-            let [id, name, engine, project, accounts] = cells(&found);
+            let [id, name, engine, project, mut accounts] = cells(&found);
+            if !found.looked {
+                accounts = format!("{accounts}: {UNSEEN}");
+            }
             shown::fields(&[
                 ("id", id),
                 ("name", name),
@@ -153,7 +163,8 @@ async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {
 
 /// The address of a SQLite file with the whole of its path: one that begins where this command was called would lead elsewhere the next time.
 fn whole(url: Secret) -> Result<Secret, Failure> {
-    let Some(path) = url.expose().strip_prefix("sqlite://") else {
+    let split = url.expose().split_once("://");
+    let Some((_, path)) = split.filter(|(scheme, _)| scheme.parse() == Ok(Engine::Sqlite)) else {
         return Ok(url);
     };
     let refused = |what: &str| {

@@ -290,6 +290,7 @@ impl Shell<'_> {
         let look = Look {
             act: if writes { "execute" } else { "query" },
             statement: Some(text.to_owned()),
+            of: None,
             writes,
         };
         if class == Class::Refuse || (writes && !self.writes) {
@@ -327,9 +328,9 @@ impl Shell<'_> {
         } else {
             ("objects", false)
         };
-        let permit = self.permit(reading(act, None)).await?;
-        let limits = self.limits().await?;
         let schema = (!schema.is_empty()).then_some(schema);
+        let permit = self.permit(reading(act, None, schema)).await?;
+        let limits = self.limits().await?;
         let running = async {
             if all {
                 let found = self.gateway.schemas(&permit, limits).await?;
@@ -366,12 +367,12 @@ impl Shell<'_> {
     }
 
     async fn about(&mut self, word: &str, of: &str, signals: &mut Signals) -> Result<Next, Failure> {
-        let (act, statement) = match word {
-            "explain" => ("explain", Some(of)),
-            "preview" => ("preview", None),
-            _ => ("describe", None),
+        let (act, statement, object) = match word {
+            "explain" => ("explain", Some(of), None),
+            "preview" => ("preview", None, Some(of)),
+            _ => ("describe", None, Some(of)),
         };
-        let permit = self.permit(reading(act, statement)).await?;
+        let permit = self.permit(reading(act, statement, object)).await?;
         let limits = self.limits().await?;
         let running = async {
             match act {
@@ -452,10 +453,11 @@ impl Shell<'_> {
     }
 }
 
-fn reading(act: &'static str, statement: Option<&str>) -> Look {
+fn reading(act: &'static str, statement: Option<&str>, of: Option<&str>) -> Look {
     Look {
         act,
         statement: statement.map(str::to_owned),
+        of: of.map(str::to_owned),
         writes: false,
     }
 }

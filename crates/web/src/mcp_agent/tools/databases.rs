@@ -170,7 +170,7 @@ async fn gate(
     let engine = known
         .iter()
         .find(|known| known.id == id)
-        .and_then(|known| known.engine.as_str().parse::<Engine>().ok());
+        .map(|known| known.engine);
     let Some(verdict) = engine.and_then(stops) else {
         return Ok(());
     };
