@@ -23,3 +23,4 @@ mod start;
 mod stop;
 mod support;
 mod the_loop;
+mod words;
