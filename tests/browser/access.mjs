@@ -22,6 +22,8 @@ async function look(page, name) {
   await frame(page, name, problem);
   for (const [size, viewport] of Object.entries(SIZES)) {
     await page.setViewportSize(viewport);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    if (wide > viewport.width) problem(`${size}: scrolls sideways, by ${wide - viewport.width}`);
     for (const colorScheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme });
       for (const found of await violations(page)) problem(`${size}, ${colorScheme}: ${found}`);
@@ -252,7 +254,7 @@ test("setting up and signing in", async () => {
 
 test("before anything is set up", async () => {
   await person.signIn();
-  await lookAtAll({ "overview-newcomer": "/", "drafts-empty": DRAFTS, "plugins-empty": "/plugins", "chief-empty": "/chief", "settings-empty": "/settings", "asks-empty": "/attention", "policies-empty": "/policies", "tasks-empty": "/tasks", "projects-empty": "/projects", "databases-empty": "/databases", "packages-empty": "/plugins/packages" });
+  await lookAtAll({ "overview-newcomer": "/", "drafts-empty": DRAFTS, "plugins-empty": "/plugins", "chief-empty": "/chief", "settings-empty": "/settings", "asks-empty": "/attention", "ended-empty": "/attention?ended=1", "policies-empty": "/policies", "tasks-empty": "/tasks", "projects-empty": "/projects", "databases-empty": "/databases", "packages-empty": "/plugins/packages" });
   clean();
 });
 
@@ -356,7 +358,7 @@ test("with everything there is, the settings, a confirmation and a refusal", asy
 // spec: UIP-009
 test("a phone shows the pages at its own width, with room for a finger", async () => {
   const phone = await Person.at(muster, { ...SIZES.phone, isMobile: true, hasTouch: true, deviceScaleFactor: 2, storageState: await person.context.storageState() });
-  for (const path of ["/", DRAFTS, "/plugins", "/settings", "/audit", "/attention", "/policies", "/policies/1", "/tasks", "/tasks/1", "/projects", "/databases", "/databases/1", "/plugins/packages", "/plugins/packages/forecast-tools"]) {
+  for (const path of ["/", DRAFTS, "/plugins", "/settings", "/audit", "/attention", "/attention?ended=1", "/policies", "/policies/1", "/tasks", "/tasks/1", "/projects", "/databases", "/databases/1", "/plugins/packages", "/plugins/packages/forecast-tools"]) {
     await phone.open(path);
     assert.equal(await phone.page.evaluate(() => innerWidth), 360, path);
     const small = await phone.page.evaluate(() => {

@@ -17,12 +17,12 @@ createInterface({ input: process.stdin }).on("line", (line) => {
 process.stdin.unref();
 let calls = 0;
 
-/** Makes a call about the host; answers how it ended: `allowed`, or the refusal's code. */
-function call(args, tool = "muster_list_hosts") {
+/** Makes a call about the host, of the agent with the token `as`; answers how it ended: `allowed`, or the refusal's code. */
+function call(args, tool = "muster_list_hosts", as = token) {
   calls += 1;
   const n = calls;
   const end = new Promise((resolve) => { ends.set(n, resolve); });
-  process.stdout.write(`CALL ${JSON.stringify({ n, data: muster.data, token, tool, host, arguments: args })}\n`);
+  process.stdout.write(`CALL ${JSON.stringify({ n, data: muster.data, token: as, tool, host, arguments: args })}\n`);
   return end;
 }
 
@@ -196,6 +196,42 @@ test("the audit log is filtered and comes as a file of JSON lines", async () => 
   ]);
   await page.getByRole("button", { name: "Verify the chain" }).click();
   await page.getByText("The chain holds").waitFor();
+});
+
+test("a row of the audit log with long words folds, and the page does not scroll sideways", async () => {
+  const long = muster.command(["token", "create", "--kind", "agent", "--task", task, "--label", "w".repeat(60)]);
+  await call({ n: 7 }, `mcp__plugin_${"t".repeat(100)}`, long);
+  for (const width of [1280, 720]) {
+    await page.setViewportSize({ width, height: 900 });
+    await person.open("/audit");
+    const row = page.locator("#log tbody tr").filter({ hasText: "w".repeat(60) });
+    await row.first().waitFor();
+    const { scroll, cut } = await page.evaluate(() => ({
+      scroll: document.documentElement.scrollWidth,
+      cut: Array.from(document.querySelectorAll("#log, #log td")).filter((cell) => cell.scrollWidth > cell.clientWidth + 1).map((cell) => cell.outerHTML.slice(0, 120)),
+    }));
+    assert.ok(scroll <= width, `scrolls sideways at ${width} pixels, by ${scroll - width}`);
+    assert.deepEqual(cut, [], `something sticks out of its cell at ${width} pixels`);
+  }
+});
+
+test("calls that wait no more are read back on a page of their own", async () => {
+  await person.open("/attention");
+  await page.getByRole("link", { name: "Ended" }).click();
+  await page.waitForURL(/ended=1$/);
+  const ended = page.locator("details[data-card]");
+  const newest = ended.first();
+  assert.ok((await ended.count()) >= 5);
+  assert.equal(await newest.getByText("Allow for 60 seconds").count(), 0);
+  const refused = ended.filter({ hasText: "muster_tool_three" });
+  assert.match(await refused.locator("summary").textContent(), /refused/);
+  await refused.locator("summary").click();
+  await refused.getByText("You said no").waitFor();
+  const words = await refused.textContent();
+  for (const shown of ["ada", "helper", "host tower", "hosts_read"]) assert.ok(words.includes(shown), `${shown}: ${words}`);
+  await page.evaluate(axe());
+  const found = await page.evaluate(async () => (await window.axe.run(document, { resultTypes: ["violations"] })).violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id }) => id));
+  assert.deepEqual(found, []);
 });
 
 // spec: ASK-013

@@ -26,6 +26,8 @@ mod previewing;
 mod prompting;
 #[path = "access/races.rs"]
 mod races;
+#[path = "access/spelling.rs"]
+mod spelling;
 #[path = "access/transfer.rs"]
 mod transfer;
 #[path = "access/viewing.rs"]

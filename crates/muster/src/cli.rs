@@ -533,7 +533,7 @@ pub(crate) enum Owner {
 /// Whose rows a command works on.
 #[derive(Debug, Args)]
 pub(crate) struct OwnerArg {
-    /// The account; may be left out while there is one
+    /// The account (MUSTER_OWNER); may be left out while there is one
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
 }

@@ -284,6 +284,12 @@ pub(crate) static VARIABLES: &[Variable] = &[
         duration,
     ),
     plain(
+        "MUSTER_OWNER",
+        Preset::Words("the only account"),
+        "The account that commands work for where `--owner` is not given. With several accounts a command needs one of the two.",
+        any,
+    ),
+    plain(
         "MUSTER_LOG",
         Preset::Value("info"),
         "What is logged to standard error: a level, or directives such as `muster_web=debug`.",

@@ -4,12 +4,12 @@ mod commands;
 mod config;
 mod demo;
 mod output;
+mod parse;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use muster_plugin_host::launch;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -51,7 +51,13 @@ fn main() -> ExitCode {
     if let Some(ended) = commands::bus::peek::at_once(&args) {
         return ended;
     }
-    let cli = cli::Cli::of_agent_client(&args).unwrap_or_else(|| cli::Cli::parse_from(args));
+    let cli = match cli::Cli::of_agent_client(&args) {
+        Some(cli) => cli,
+        None => match parse::command_line(args) {
+            Ok(cli) => cli,
+            Err(ended) => return ended,
+        },
+    };
     if cli.command.starts_programs() {
         nix::sys::stat::umask(usual);
     }

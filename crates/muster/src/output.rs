@@ -77,6 +77,13 @@ impl Failure {
         self
     }
 
+    /// The same with what it is about before the sentence, which must be safe for a terminal.
+    #[must_use]
+    pub(crate) fn about(mut self, what: &str) -> Self {
+        self.sentence = format!("{what}: {}", self.sentence);
+        self
+    }
+
     /// The same with lines behind the sentence, each safe for a terminal.
     #[must_use]
     pub(crate) fn with_lines(mut self, lines: impl IntoIterator<Item = String>) -> Self {

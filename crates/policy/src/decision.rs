@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::needs::{Needs, Pair};
 use crate::policy::{Answer, Standing, Verdict};
-use crate::scope::Resource;
+use crate::scope::{Names, Resource, nameless};
 use crate::words::Action;
 
 /// What happens to one call.
@@ -300,35 +300,40 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// What was refused and what the owner can do, in one sentence, with names beside the ids.
+    #[must_use]
+    pub fn told(&self, names: Names<'_>) -> String {
+        let pairs: Vec<String> = self
+            .refused()
+            .map(|Judged { pair, verdict }| {
+                let told = pair.told(names);
+                match (verdict.answer, verdict.layer) {
+                    (Answer::Deny, Some(layer)) => {
+                        format!("{told} is denied by the {layer} layer, and the owner can revoke that grant")
+                    }
+                    (_, Some(_)) if pair.target().is_none() => format!(
+                        "{} names no resource that exists, and no grant covers that; name one",
+                        pair.action()
+                    ),
+                    (_, Some(_)) if pair.reachable_target().is_none() => {
+                        format!("{told} does not exist, and no grant can open it")
+                    }
+                    (_, Some(layer)) => {
+                        format!("{told} is not granted by the {layer} layer, and the owner can grant it there")
+                    }
+                    (_, None) => format!(
+                        "{told} is not granted, because the policy has no layer, and the owner can grant it in one"
+                    ),
+                }
+            })
+            .collect();
+        format!("Refused, and nothing was done: {}.", pairs.join("; "))
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Refused, and nothing was done:")?;
-        for (place, Judged { pair, verdict }) in self.refused().enumerate() {
-            let joined = if place == 0 { " " } else { "; " };
-            f.write_str(joined)?;
-            match (verdict.answer, verdict.layer) {
-                (Answer::Deny, Some(layer)) => write!(
-                    f,
-                    "{pair} is denied by the {layer} layer, and the owner can revoke that grant"
-                )?,
-                (_, Some(_)) if pair.target().is_none() => write!(
-                    f,
-                    "{} names no resource that exists, and no grant covers that; name one",
-                    pair.action()
-                )?,
-                (_, Some(_)) if pair.reachable_target().is_none() => {
-                    write!(f, "{pair} does not exist, and no grant can open it")?;
-                }
-                (_, Some(layer)) => write!(
-                    f,
-                    "{pair} is not granted by the {layer} layer, and the owner can grant it there"
-                )?,
-                (_, None) => write!(
-                    f,
-                    "{pair} is not granted, because the policy has no layer, and the owner can grant it in one"
-                )?,
-            }
-        }
-        f.write_str(".")
+        f.write_str(&self.told(&nameless))
     }
 }

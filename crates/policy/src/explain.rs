@@ -3,7 +3,7 @@
 use crate::layer::{Grant, LayerEffect, LayerState};
 use crate::needs::Pair;
 use crate::policy::{Answer, Standing, Verdict};
-use crate::scope::Target;
+use crate::scope::{Names, Target, nameless};
 use crate::words::{Action, Effect, LayerName};
 
 /// What one layer contributed to a verdict.
@@ -65,7 +65,13 @@ impl Explanation<'_> {
     /// The explanation in one sentence.
     #[must_use]
     pub fn reason(&self) -> String {
-        let pair = &self.pair;
+        self.told(&nameless)
+    }
+
+    /// The same with names beside the ids.
+    #[must_use]
+    pub fn told(&self, names: Names<'_>) -> String {
+        let pair = self.pair.told(names);
         let Some(layer) = self.verdict.layer else {
             return if self.verdict.answer == Answer::Unscoped {
                 format!("No policy is attached (LEGACY-UNSCOPED), so nothing restricts {pair}.")
@@ -75,29 +81,30 @@ impl Explanation<'_> {
                 )
             };
         };
+        let rows = |effect| self.rows(effect, names);
         match self.verdict.answer {
-            Answer::Deny => format!("The {layer} layer denies {pair}: {}.", self.rows(Effect::Deny)),
-            Answer::Ask => format!("The {layer} layer asks for {pair}: {}.", self.rows(Effect::Ask)),
+            Answer::Deny => format!("The {layer} layer denies {pair}: {}.", rows(Effect::Deny)),
+            Answer::Ask => format!("The {layer} layer asks for {pair}: {}.", rows(Effect::Ask)),
             Answer::Unscoped | Answer::Allow => {
                 format!("Every layer that is authored allows {pair}.")
             }
-            Answer::NotGranted => self.why_not(layer),
+            Answer::NotGranted => self.why_not(layer, &pair),
         }
     }
 
-    fn why_not(&self, layer: LayerName) -> String {
+    fn why_not(&self, layer: LayerName, told: &str) -> String {
         let pair = &self.pair;
         match pair.target() {
-            None => format!("Nothing matches {pair}: not even `any` covers a call that names none."),
+            None => format!("Nothing matches {told}: not even `any` covers a call that names none."),
             Some(target) if !pair.action().takes(target.resource().kind()) => format!(
-                "Nothing matches {pair}: {} is never about a {}.",
+                "Nothing matches {told}: {} is never about a {}.",
                 pair.action(),
                 target.resource().kind()
             ),
             Some(_) if self.of(layer).is_some_and(|one| one.state == LayerState::Empty) => {
-                format!("The {layer} layer is authored and empty, which refuses everything: also {pair}.")
+                format!("The {layer} layer is authored and empty, which refuses everything: also {told}.")
             }
-            Some(_) => format!("The {layer} layer has no grant that matches {pair}."),
+            Some(_) => format!("The {layer} layer has no grant that matches {told}."),
         }
     }
 
@@ -106,7 +113,7 @@ impl Explanation<'_> {
     }
 
     /// The deciding layer's rows with this effect.
-    fn rows(&self, effect: Effect) -> String {
+    fn rows(&self, effect: Effect, names: Names<'_>) -> String {
         let rows: Vec<String> = self
             .verdict
             .layer
@@ -114,7 +121,7 @@ impl Explanation<'_> {
             .into_iter()
             .flat_map(|layer| &layer.rows)
             .filter(|grant| grant.effect == effect)
-            .map(|grant| format!("`{grant}`"))
+            .map(|grant| format!("`{} {} {}`", grant.action, grant.scope.told(names), grant.effect))
             .collect();
         rows.join(" and ")
     }

@@ -190,19 +190,31 @@ impl Layer {
     }
 
     /// A layer as it was stored; no grants make it empty, never absent. Grants of a kind that their action does not take are kept and never match.
+    /// Grants on one repo in two spellings are kept, and the strictest counts.
     ///
     /// # Errors
-    /// [`Invalid::TooMany`], or [`Invalid::Twice`] when an action and a scope have two effects.
+    /// [`Invalid::TooMany`], or [`Invalid::Twice`] when an action and a scope in one spelling have two effects.
     pub fn authored(grants: impl IntoIterator<Item = Grant>) -> Result<Self, Invalid> {
         let mut grants: Vec<Grant> = grants.into_iter().collect();
         if grants.len() > MAX_GRANTS {
             return Err(Invalid::TooMany { given: grants.len() });
         }
-        grants.sort_unstable();
-        let twice = grants
-            .iter()
-            .zip(grants.iter().skip(1))
-            .find(|(one, next)| one.action == next.action && one.scope == next.scope);
+        // One text for one layer, also where a repo is spelled in two ways.
+        grants.sort_unstable_by(|one, other| {
+            let scope = one
+                .action
+                .cmp(&other.action)
+                .then_with(|| one.scope.cmp(&other.scope));
+            let spelling = || one.scope.spelling().cmp(other.scope.spelling());
+            scope
+                .then_with(spelling)
+                .then_with(|| one.effect.cmp(&other.effect))
+        });
+        let twice = grants.iter().zip(grants.iter().skip(1)).find(|(one, next)| {
+            one.action == next.action
+                && one.scope == next.scope
+                && one.scope.spelling() == next.scope.spelling()
+        });
         if let Some((grant, _)) = twice {
             return Err(Invalid::Twice {
                 action: grant.action,
@@ -293,7 +305,7 @@ impl Layer {
         })
     }
 
-    /// The grants that match `pair`, at most three: `any`, the project around it, the resource itself.
+    /// The grants that match `pair`: `any`, the project around it, the resource itself; of a repo one for each spelling of it.
     #[must_use]
     pub fn matching(&self, pair: &Pair) -> Vec<&Grant> {
         let Some(target) = pair.reachable_target() else {
@@ -303,21 +315,21 @@ impl Layer {
         [None]
             .into_iter()
             .chain(resources.map(Some))
-            .filter_map(|scope| self.find(pair.action(), scope))
+            .flat_map(|scope| self.of(pair.action(), scope))
             .filter(|grant| grant.matches(pair))
             .collect()
     }
 
-    /// The grant of `action` on exactly this scope, `None` being `any`.
-    fn find(&self, action: Action, scope: Option<&Resource>) -> Option<&Grant> {
+    /// The grants of `action` on exactly this scope, `None` being `any`.
+    fn of(&self, action: Action, scope: Option<&Resource>) -> &[Grant] {
+        let place = |grant: &Grant| {
+            let resource = grant.scope.resource();
+            grant.action.cmp(&action).then_with(|| resource.cmp(&scope))
+        };
         let grants = self.grants();
-        let place = grants
-            .binary_search_by(|grant| {
-                let resource = grant.scope.resource();
-                grant.action.cmp(&action).then_with(|| resource.cmp(&scope))
-            })
-            .ok()?;
-        grants.get(place)
+        let from = grants.partition_point(|grant| place(grant).is_lt());
+        let to = grants.partition_point(|grant| place(grant).is_le());
+        grants.get(from..to).unwrap_or_default()
     }
 }
 

@@ -30,5 +30,5 @@ pub use layer::{Grant, Layer, LayerEffect, LayerState, MAX_GRANTS};
 pub use needs::{APPROVAL_COVERS, Needs, Pair, Request, is_covered};
 pub use policy::{Answer, MAX_FORKS_DEEP, Policy, Standing, Tangled, Verdict, may_author, root_of};
 pub use presets::Preset;
-pub use scope::{Resource, Scope, Target};
+pub use scope::{Names, Resource, Scope, Target};
 pub use words::{Action, Effect, LayerName, ScopeKind};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_core::Time;
 use muster_core::ids::TokenId;
 
-use crate::scope::{Resource, Target};
+use crate::scope::{Names, Resource, Target};
 use crate::words::Action;
 
 /// How long an approval covers matching calls, counted from the approval.
@@ -52,6 +52,15 @@ impl Pair {
     #[must_use]
     pub fn resource(&self) -> Option<&Resource> {
         self.target.as_ref().map(Target::resource)
+    }
+
+    /// The pair for a sentence, with the name of what it names beside the id.
+    #[must_use]
+    pub fn told(&self, names: Names<'_>) -> String {
+        match &self.target {
+            Some(target) => format!("{} on {}", self.action, target.resource().told(names)),
+            None => self.to_string(),
+        }
     }
 
     /// The target, if it is of a kind that the action takes; no grant reaches any other.

@@ -6,6 +6,8 @@ use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
+use muster_core::text::terminal;
+
 use crate::invalid::{Invalid, Shown};
 use crate::words::ScopeKind;
 
@@ -20,7 +22,7 @@ static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 /// One resource by its stable id, printed `KIND:ID`.
 ///
 /// The id is what the store gave the resource once and gives to no other; a name that can change is not one. Ids of one kind
-/// are compared byte for byte, so whoever names a repo must use the spelling under which it is stored.
+/// are compared byte for byte, a repo's without regard to the case of its ASCII letters, as forges do: it is printed as it was written.
 #[derive(Clone)]
 pub struct Resource {
     /// Made once here, so that a decision never hashes a text.
@@ -54,8 +56,16 @@ impl Resource {
     }
 
     fn unchecked(kind: ScopeKind, id: &str) -> Self {
+        let print = match kind {
+            ScopeKind::Repo => KEYS.hash_one((kind, id.to_ascii_lowercase())),
+            ScopeKind::Project
+            | ScopeKind::Worktree
+            | ScopeKind::DbConnection
+            | ScopeKind::Host
+            | ScopeKind::Integration => KEYS.hash_one((kind, id)),
+        };
         Self {
-            print: KEYS.hash_one((kind, id)),
+            print,
             kind,
             id: Arc::from(id),
         }
@@ -72,6 +82,23 @@ impl Resource {
     pub fn id(&self) -> &str {
         &self.id
     }
+
+    /// `KIND:ID` for a sentence, with the name beside it where it has another: `db_connection:3 (staging)`.
+    #[must_use]
+    pub fn told(&self, names: Names<'_>) -> String {
+        match names(self).filter(|name| name != self.id()) {
+            Some(name) => format!("{self} ({})", terminal(&name)),
+            None => self.to_string(),
+        }
+    }
+}
+
+/// What resources are called besides their ids; nothing for one whose name is not known.
+pub type Names<'n> = &'n dyn Fn(&Resource) -> Option<String>;
+
+/// No names at all: a sentence then says ids alone.
+pub(crate) const fn nameless(_: &Resource) -> Option<String> {
+    None
 }
 
 fn is_word(id: &str) -> bool {
@@ -96,7 +123,7 @@ fn is_repo(path: &str) -> bool {
 
 impl PartialEq for Resource {
     fn eq(&self, other: &Self) -> bool {
-        self.print == other.print && self.kind == other.kind && self.id == other.id
+        self.print == other.print && self.cmp(other) == Ordering::Equal
     }
 }
 
@@ -110,7 +137,13 @@ impl Hash for Resource {
 
 impl Ord for Resource {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.kind.cmp(&other.kind).then_with(|| self.id.cmp(&other.id))
+        self.kind.cmp(&other.kind).then_with(|| match self.kind {
+            ScopeKind::Repo => {
+                let mine = self.id.bytes().map(|byte| byte.to_ascii_lowercase());
+                mine.cmp(other.id.bytes().map(|byte| byte.to_ascii_lowercase()))
+            }
+            _ => self.id.cmp(&other.id),
+        })
     }
 }
 
@@ -192,6 +225,24 @@ impl Scope {
         match self {
             Self::Any => "any",
             Self::One(resource) => resource.kind().as_str(),
+        }
+    }
+
+    /// The scope for a sentence, with the name beside the id.
+    #[must_use]
+    pub fn told(&self, names: Names<'_>) -> String {
+        match self {
+            Self::Any => self.to_string(),
+            Self::One(resource) => resource.told(names),
+        }
+    }
+
+    /// The id as it was written; of `any` nothing. Scopes that are equal can be spelled in several ways when they name a repo.
+    #[must_use]
+    pub fn spelling(&self) -> &str {
+        match self {
+            Self::Any => "",
+            Self::One(resource) => resource.id(),
         }
     }
 

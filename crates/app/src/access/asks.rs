@@ -154,6 +154,48 @@ pub async fn list(app: &App, owner: OwnerId, state: AskState) -> Result<Vec<Ask>
     Ok(asks)
 }
 
+/// Asks that wait no more, the newest first.
+#[derive(Debug)]
+pub struct Ended {
+    /// They.
+    pub asks: Vec<Ask>,
+    /// Where older ones begin, when there are any.
+    pub older: Option<AskId>,
+}
+
+/// A page of the asks that were approved, refused, expired or withdrawn: at most `limit` with a smaller id than `before`.
+///
+/// # Errors
+/// A fault.
+pub async fn ended(app: &App, owner: OwnerId, before: AskId, limit: usize) -> Result<Ended, Fault> {
+    tidy(app, owner).await?;
+    let most = i64::try_from(limit).unwrap_or(i64::MAX - 1) + 1;
+    let mut rows: Vec<Row> = app
+        .db
+        .read(owner, move |tx| {
+            Box::pin(async move { tx.all(&sql::ENDED, (before, most)).await })
+        })
+        .await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let asks = rows
+        .into_iter()
+        .map(Ask::try_from)
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Ended {
+        older: asks.last().filter(|_| more).map(|ask| ask.id),
+        asks,
+    })
+}
+
+/// Ends what time, revocations and dead processes have ended, so that the audit log is whole before it is read.
+///
+/// # Errors
+/// A fault.
+pub async fn settle(app: &App, owner: OwnerId) -> Result<(), Fault> {
+    tidy(app, owner).await
+}
+
 /// One ask.
 ///
 /// # Errors

@@ -373,7 +373,7 @@ async fn first(app: &App, who: &Who, call: &Call) -> Result<Step, Fault> {
                         facts.record(tx, now, permit.basis().outcome(), None, None);
                         Ok(Step::Permitted(Permitted { permit }))
                     }
-                    Decision::Deny(refusal) => Ok(Step::Refused(deny(tx, now, &facts, &refusal))),
+                    Decision::Deny(refusal) => Ok(Step::Refused(deny(tx, now, &facts, &refusal, &stand))),
                     Decision::Ask(_) => Ok(Step::Ask),
                 }
             })
@@ -394,7 +394,7 @@ pub async fn refuse_at_gate(app: &App, caller: &AgentCaller, call: Call, message
                 let facts = Facts::of(&asking, &stopped, &stand);
                 Ok(
                     match muster_policy::decide(stand.governing.standing(), &stopped.needs) {
-                        Decision::Deny(refusal) => deny(tx, now, &facts, &refusal),
+                        Decision::Deny(refusal) => deny(tx, now, &facts, &refusal, &stand),
                         Decision::Allow(_) | Decision::Ask(_) => {
                             facts.record(tx, now, "refused_gate", None, None);
                             refused("refused_gate", message, &facts, None)
@@ -410,11 +410,18 @@ pub async fn refuse_at_gate(app: &App, caller: &AgentCaller, call: Call, message
     }
 }
 
-pub(super) fn deny(tx: &mut Tx, now: Time, facts: &Facts, refusal: &muster_policy::Refusal) -> Refused {
+pub(super) fn deny(
+    tx: &mut Tx,
+    now: Time,
+    facts: &Facts,
+    refusal: &muster_policy::Refusal,
+    stand: &Stand,
+) -> Refused {
     facts.record(tx, now, refusal.outcome(), None, None);
     if hides(refusal.verdicts()) {
         hidden(refusal.verdicts())
     } else {
-        refused(refusal.outcome(), refusal.to_string(), facts, None)
+        let told = refusal.told(&|resource| stand.resources.name(resource));
+        refused(refusal.outcome(), told, facts, None)
     }
 }

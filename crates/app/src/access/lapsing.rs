@@ -15,7 +15,7 @@ use super::asks::Ask;
 use super::gate::Wanted;
 use super::presence::{self, Seen};
 use super::queue::Place;
-use super::row::Row;
+use super::row::{Partial, Row};
 use super::sql;
 use super::state::AskState;
 use crate::App;
@@ -46,8 +46,13 @@ pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fa
         }
     }
     for id in calls {
-        let ask: Row = tx.one(&sql::ASK, (AskId::new(id),)).await?;
-        audit::record_call(tx, now, ended_call(&Ask::try_from(ask)?));
+        let row: Row = tx.one(&sql::ASK, (AskId::new(id),)).await?;
+        let Partial { ask, state } = row.into();
+        if state.is_none() || !ask.unreadable.is_empty() {
+            // It ends like the others, in a row that says what it can.
+            tracing::error!(ask = %ask.id, "an ask whose call ended cannot be read whole; its audit row holds what can be");
+        }
+        audit::record_call(tx, now, ended_call(&ask, state));
     }
     if ended {
         wake(tx);
@@ -56,13 +61,17 @@ pub(super) async fn lapse(tx: &mut Tx, now: Time, gone: &[i64]) -> Result<(), Fa
 }
 
 /// The audit row of a call whose own process cannot write it any more. One that was approved did not go on: nothing ran.
-fn ended_call(ask: &Ask) -> Call {
-    let outcome = match ask.state {
-        AskState::Refused => "refused_by_person",
-        AskState::Approved | AskState::Withdrawn => "withdrawn",
-        AskState::Expired | AskState::Parked => "refused_expired",
+fn ended_call(ask: &Ask, state: Option<AskState>) -> Call {
+    let outcome = match state {
+        Some(AskState::Refused) => "refused_by_person",
+        Some(AskState::Approved | AskState::Withdrawn) => "withdrawn",
+        Some(AskState::Expired | AskState::Parked) => "refused_expired",
+        None => "refused_error",
     };
-    let decided_by = ask.decided_by.as_ref().filter(|_| ask.state == AskState::Refused);
+    let decided_by = ask
+        .decided_by
+        .as_ref()
+        .filter(|_| state == Some(AskState::Refused));
     let mut data = json!({
         "agent": ask.caller_json(),
         "task": ask.task.as_ref().map(|(id, title)| json!({"id": id.to_string(), "title": title})),
@@ -71,6 +80,13 @@ fn ended_call(ask: &Ask) -> Call {
         "policy": ask.about.get("policy"),
         "decided_by": decided_by,
     });
+    if let Some(facts) = data.as_object_mut()
+        && (state.is_none() || !ask.unreadable.is_empty())
+    {
+        let state = state.is_none().then_some("its state");
+        let parts: Vec<&str> = state.into_iter().chain(ask.unreadable.iter().copied()).collect();
+        facts.insert("unreadable".to_owned(), json!(parts));
+    }
     Wanted::of(&ask.tool, &ask.arguments).put(&mut data);
     Call {
         agent: ask.caller(),

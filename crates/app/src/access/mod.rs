@@ -18,7 +18,7 @@ mod state;
 mod waiting;
 
 pub(crate) use asks::task_closed;
-pub use asks::{Ask, AskError, Decider, approve, list, refuse, show, sweep};
+pub use asks::{Ask, AskError, Decider, Ended, approve, ended, list, refuse, settle, show, sweep};
 pub use gate::{Call, Permitted, Refused, decide, refuse_at_gate};
 pub use listing::{
     Connection, Reachable, Whoami, WhoamiGrant, WhoamiTask, connections, leaves, reachable, whoami,

@@ -99,7 +99,7 @@ async fn find(app: &App, agent: TokenId, who: &Who, call: &Call) -> Result<Queue
                         return Ok(Queued::Permitted(Permitted { permit }));
                     }
                     Decision::Deny(refusal) => {
-                        return Ok(Queued::Refused(deny(tx, now, &facts, &refusal)));
+                        return Ok(Queued::Refused(deny(tx, now, &facts, &refusal, &stand)));
                     }
                     Decision::Ask(asked) => asked,
                 };

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::asks::Ask;
 use super::state::AskState;
+use crate::audit::UNREADABLE;
 
 fn value(stored: &Stored) -> Option<Value> {
     serde_json::from_str(stored.text()?).ok()
@@ -16,28 +17,33 @@ fn value(stored: &Stored) -> Option<Value> {
 #[derive(sqlx::FromRow)]
 pub(super) struct Row {
     id: i64,
-    state: String,
-    kind: String,
+    state: Stored,
+    kind: Stored,
     token_id: Option<i64>,
-    label: Option<String>,
-    session: Option<String>,
+    label: Option<Stored>,
+    session: Option<Stored>,
     about: Option<Stored>,
     task_id: Option<i64>,
-    title: Option<String>,
-    tool: String,
+    title: Option<Stored>,
+    tool: Stored,
     arguments: Stored,
     pairs: Stored,
     created_at: i64,
     expires_at: i64,
     decided_at: Option<i64>,
-    decided_by: Option<String>,
+    decided_by: Option<Stored>,
 }
 
-impl TryFrom<Row> for Ask {
-    type Error = Fault;
+/// An ask whose state may be one of those that could not be read.
+pub(super) struct Partial {
+    /// The ask; one without a state stands as expired.
+    pub(super) ask: Ask,
+    /// Where it stands, if that is one of the five.
+    pub(super) state: Option<AskState>,
+}
 
-    fn try_from(row: Row) -> Result<Self, Fault> {
-        let broken = |what| Fault::contradiction("asks", row.id, what);
+impl From<Row> for Partial {
+    fn from(row: Row) -> Self {
         let mut unreadable = Vec::new();
         let mut part = |what, value: Option<Value>| {
             value.unwrap_or_else(|| {
@@ -49,31 +55,58 @@ impl TryFrom<Row> for Ask {
         // A list of pairs and nothing else: what is none would be shown as a call that asks for nothing.
         let pairs = part("what it charges", value(&row.pairs).filter(Value::is_array));
         let about = row.about.as_ref().map(value);
-        // Of a permission it is kept for the audit row, and nobody is shown it.
-        let about = if row.kind == "plugin_tool" {
-            about.map_or(Value::Null, |about| part("what is told of its tool", about))
-        } else {
+        // Of a permission it is kept for the audit row, and nobody is shown it. Of what may be either, it is told.
+        let about = if row.kind.text() == Some("permission") {
             about.flatten().unwrap_or(Value::Null)
+        } else {
+            about.map_or(Value::Null, |about| part("what is told of its tool", about))
         };
-        Ok(Self {
+        let mut word = |what, stored: Option<&Stored>| {
+            stored
+                .and_then(Stored::text)
+                .map(str::to_owned)
+                .unwrap_or_else(|| {
+                    unreadable.push(what);
+                    UNREADABLE.to_owned()
+                })
+        };
+        let kind = word("its kind", Some(&row.kind));
+        let tool = word("the tool", Some(&row.tool));
+        let label = word("whose it is", row.label.as_ref().or(row.session.as_ref()));
+        let mut may = |what, stored: Option<&Stored>| stored.map(|stored| word(what, Some(stored)));
+        let title = may("the task's title", row.title.as_ref());
+        let decided_by = may("who decided", row.decided_by.as_ref());
+        let state = row.state.text().and_then(AskState::parse);
+        let ask = Ask {
             id: AskId::new(row.id),
-            state: AskState::parse(&row.state).ok_or_else(|| broken("its state is none of the five"))?,
-            kind: row.kind,
+            state: state.unwrap_or(AskState::Expired),
+            kind,
             agent: row.token_id.map(TokenId::new),
-            label: row
-                .label
-                .or(row.session)
-                .ok_or_else(|| broken("it is neither an agent's nor a session's"))?,
+            label,
             about,
-            task: row.task_id.map(TaskId::new).zip(row.title),
-            tool: row.tool,
+            task: row.task_id.map(TaskId::new).zip(title),
+            tool,
             arguments,
             pairs,
             created_at: Time::from_micros(row.created_at),
             expires_at: Time::from_micros(row.expires_at),
             decided_at: row.decided_at.map(Time::from_micros),
-            decided_by: row.decided_by,
+            decided_by,
             unreadable,
-        })
+        };
+        Self { ask, state }
+    }
+}
+
+impl TryFrom<Row> for Ask {
+    type Error = Fault;
+
+    fn try_from(row: Row) -> Result<Self, Fault> {
+        let id = row.id;
+        let Partial { ask, state } = row.into();
+        match state {
+            Some(_) => Ok(ask),
+            None => Err(Fault::contradiction("asks", id, "its state is none of the five")),
+        }
     }
 }

@@ -17,6 +17,13 @@ pub(super) static IN_STATE: Sql = owned(
     "access.in_state",
     asks!("a.state = $2 AND a.id < $3 ORDER BY a.id DESC LIMIT $4"),
 );
+/// By the words of the four: a state that is none of the five is in no list, and hides none.
+pub(super) static ENDED: Sql = owned(
+    "access.ended",
+    asks!(
+        "a.state IN ('approved', 'refused', 'expired', 'withdrawn') AND a.id < $2 ORDER BY a.id DESC LIMIT $3"
+    ),
+);
 pub(super) static ASK: Sql = owned("access.ask", asks!("a.id = $2"));
 pub(super) static STATE: Sql = owned(
     "access.state",
@@ -116,6 +123,7 @@ pub(super) static BUSY_OWNERS: Sql = system(
 pub static STATEMENTS: &[&Sql] = &[
     &PARKED,
     &IN_STATE,
+    &ENDED,
     &ASK,
     &STATE,
     &COUNT_PARKED,

@@ -6,8 +6,8 @@ mod sql;
 
 pub use chain::{Verified, verify};
 pub use ops::{
-    Call, Caller, Entry, Event, Filter, Subject, list, put_name, put_statement, record, record_call,
-    record_for,
+    Call, Caller, Entry, Event, Filter, Subject, UNREADABLE, list, put_name, put_statement, record,
+    record_call, record_for,
 };
 pub use sql::STATEMENTS;
 

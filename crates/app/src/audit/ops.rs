@@ -5,7 +5,7 @@ use muster_core::clock::Time;
 use muster_core::ids::{
     AskId, AuditId, HostId, IntegrationId, OwnerId, PolicyId, ProjectId, TaskId, TokenId,
 };
-use muster_store::{Bind as _, Db, Tx, Value};
+use muster_store::{Bind as _, Db, Stored, Tx, Value};
 use serde_json::Value as Json;
 
 use super::chain::Link;
@@ -209,7 +209,12 @@ pub struct Entry {
     pub outcome: Option<String>,
     /// The row's link in the chain; empty for rows from before there was one.
     pub hash: String,
+    /// Which columns hold what is no text, or no JSON where that belongs; [`UNREADABLE`] or nothing stands in their place.
+    pub unreadable: Vec<&'static str>,
 }
+
+/// What stands where a column of a row cannot be read.
+pub const UNREADABLE: &str = "(unreadable)";
 
 /// Which rows to read. An empty text stands for any.
 #[derive(Debug, Clone)]
@@ -399,12 +404,28 @@ impl Row {
     }
 }
 
-/// An owner's rows, newest first.
+/// The same row, read as far as it can be.
+#[derive(sqlx::FromRow)]
+struct Listed {
+    id: i64,
+    at: i64,
+    actor: Stored,
+    event: Stored,
+    subject: Stored,
+    data: Stored,
+    agent: Option<Stored>,
+    task: Option<Stored>,
+    tool: Option<Stored>,
+    outcome: Option<Stored>,
+    hash: Stored,
+}
+
+/// An owner's rows, newest first. One that somebody broke is shown as far as it goes and hides no other; [`verify`](super::verify) names it.
 ///
 /// # Errors
 /// A fault.
 pub async fn list(db: &Db, owner: OwnerId, filter: Filter) -> Result<Vec<Entry>, Fault> {
-    let rows: Vec<Row> = db
+    let rows: Vec<Listed> = db
         .read(owner, move |tx| {
             Box::pin(async move {
                 if !filter.is_about_calls() {
@@ -448,7 +469,7 @@ async fn agents(tx: &mut Tx, word: &str) -> Result<Vec<String>, Fault> {
     Ok(ids)
 }
 
-async fn calls(tx: &mut Tx, filter: &Filter, agent: String) -> Result<Vec<Row>, Fault> {
+async fn calls(tx: &mut Tx, filter: &Filter, agent: String) -> Result<Vec<Listed>, Fault> {
     tx.all(
         &sql::NEWEST_CALLS,
         (
@@ -466,22 +487,37 @@ async fn calls(tx: &mut Tx, filter: &Filter, agent: String) -> Result<Vec<Row>, 
     .await
 }
 
-impl From<Row> for Entry {
-    fn from(row: Row) -> Self {
-        // A row that somebody broke is shown as far as it goes, and hides no other; `verify` names it.
-        let data = serde_json::from_str(&row.data).unwrap_or(Json::Null);
+impl From<Listed> for Entry {
+    fn from(row: Listed) -> Self {
+        let mut unreadable = Vec::new();
+        let mut word = |what, stored: &Stored| {
+            stored.text().map(str::to_owned).unwrap_or_else(|| {
+                unreadable.push(what);
+                UNREADABLE.to_owned()
+            })
+        };
+        let (actor, event) = (word("actor", &row.actor), word("event", &row.event));
+        let (subject, hash) = (word("subject", &row.subject), word("hash", &row.hash));
+        let mut may = |what, stored: &Option<Stored>| stored.as_ref().map(|stored| word(what, stored));
+        let (agent, task) = (may("agent", &row.agent), may("task", &row.task));
+        let (tool, outcome) = (may("tool", &row.tool), may("outcome", &row.outcome));
+        let data = row.data.text().and_then(|data| serde_json::from_str(data).ok());
+        if data.is_none() {
+            unreadable.push("data");
+        }
         Self {
             id: AuditId::new(row.id),
             at: Time::from_micros(row.at),
-            actor: row.actor,
-            event: row.event,
-            subject: row.subject,
-            data,
-            agent: row.agent,
-            task: row.task,
-            tool: row.tool,
-            outcome: row.outcome,
-            hash: row.hash,
+            actor,
+            event,
+            subject,
+            data: data.unwrap_or(Json::Null),
+            agent,
+            task,
+            tool,
+            outcome,
+            hash,
+            unreadable,
         }
     }
 }

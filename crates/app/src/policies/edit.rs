@@ -2,8 +2,8 @@
 
 use muster_core::Fault;
 use muster_core::clock::Time;
-use muster_core::ids::{OwnerId, PolicyId, ProjectId, TaskId};
-use muster_policy::{Action, Effect, Grant, Layer, LayerName, Preset, Scope, may_author};
+use muster_core::ids::{OwnerId, PolicyId, TaskId};
+use muster_policy::{Action, Effect, Grant, Invalid, Layer, LayerName, Scope, may_author};
 use muster_store::{Topic, Tx};
 use serde_json::{Value, json};
 
@@ -25,26 +25,6 @@ pub struct Edit {
     pub revision: Option<i64>,
 }
 
-/// What a preset does where several things resolve through the task layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhenShared {
-    /// Refuse: a script must not re-scope every task on a shared policy by accident.
-    Refuse,
-    /// Write to the shared policy all the same.
-    Write,
-    /// Give this task a fork of its own and leave the shared policy as it is.
-    Fork(TaskId),
-}
-
-/// What [`apply_preset`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
-    /// The named policy was edited.
-    InPlace,
-    /// A fork was made for the task, and the task repointed to it.
-    Forked(PolicyId),
-}
-
 /// A fork just made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forked {
@@ -52,7 +32,7 @@ pub struct Forked {
     pub id: PolicyId,
 }
 
-fn owner_event(name: &'static str, policy: PolicyId, data: Value) -> Event {
+pub(super) fn owner_event(name: &'static str, policy: PolicyId, data: Value) -> Event {
     Event {
         name,
         actor: "owner".to_owned(),
@@ -62,7 +42,7 @@ fn owner_event(name: &'static str, policy: PolicyId, data: Value) -> Event {
 }
 
 /// Names as the row of an act shows them: this policy after the act.
-fn about(found: &Found, revision: i64, more: Value) -> Value {
+pub(super) fn about(found: &Found, revision: i64, more: Value) -> Value {
     let mut data = json!({"policy": {"id": found.id.to_string(), "name": found.name, "revision": revision}});
     if let (Some(data), Value::Object(more)) = (data.as_object_mut(), more) {
         data.extend(more);
@@ -72,7 +52,11 @@ fn about(found: &Found, revision: i64, more: Value) -> Value {
 
 /// Holds a policy for an act that was meant for one revision of it; `None` takes whatever is there.
 async fn held(tx: &mut Tx, policy: PolicyId, revision: Option<i64>) -> Result<Found, PolicyError> {
-    let found = load::for_edit(tx, policy).await?;
+    at(load::for_edit(tx, policy).await?, revision)
+}
+
+/// The policy, unless an act was meant for another revision of it.
+pub(super) fn at(found: Found, revision: Option<i64>) -> Result<Found, PolicyError> {
     match revision {
         Some(given) if given != found.revision => Err(PolicyError::StaleRevision {
             given,
@@ -83,13 +67,13 @@ async fn held(tx: &mut Tx, policy: PolicyId, revision: Option<i64>) -> Result<Fo
 }
 
 /// Opens a policy for an edit of one of its layers.
-async fn open(tx: &mut Tx, edit: Edit) -> Result<Found, PolicyError> {
+pub(super) async fn open(tx: &mut Tx, edit: Edit) -> Result<Found, PolicyError> {
     let found = held(tx, edit.policy, edit.revision).await?;
     may_author(found.parent.is_some(), edit.layer)?;
     Ok(found)
 }
 
-async fn finish(
+pub(super) async fn finish(
     tx: &mut Tx,
     now: Time,
     found: &Found,
@@ -272,6 +256,7 @@ pub async fn grant(
                 // For its bound on the number of grants.
                 before.layer(edit.layer).with(grant.clone())?;
                 let layer = author(tx, edit.policy, edit.layer, now).await?;
+                take(tx, layer, before.layer(edit.layer), action, &grant.scope).await?;
                 put(tx, layer, &grant).await?;
                 let more = json!({"layer": edit.layer.as_str(), "action": action.as_str(), "scope": resources.scope(&grant.scope), "effect": effect.as_str()});
                 finish(tx, now, &found, "policy.grant", more).await
@@ -318,15 +303,45 @@ pub async fn revoke(
                 let before = load::in_force(tx, edit.policy).await?;
                 let layer = before.layer(edit.layer);
                 let scope = scope_of_a_grant(&resources, layer, action, &words.scope)?;
-                layer.without(action, &scope)?;
+                layer
+                    .without(action, &scope)
+                    .map_err(|invalid| told(&resources, invalid))?;
                 let id = author(tx, edit.policy, edit.layer, now).await?;
-                let (kind, column) = columns(&scope);
-                tx.run(&sql::REVOKE, (id, action.as_str(), kind, column)).await?;
+                take(tx, id, layer, action, &scope).await?;
                 let more = json!({"layer": edit.layer.as_str(), "action": action.as_str(), "scope": resources.scope(&scope)});
                 finish(tx, now, &found, "policy.revoke", more).await
             })
         })
         .await
+}
+
+/// Removes the rows of an action on a scope, however the layer spells it.
+async fn take(tx: &mut Tx, id: i64, layer: &Layer, action: Action, scope: &Scope) -> Result<(), Fault> {
+    let same = |grant: &&Grant| grant.action == action && grant.scope == *scope;
+    for grant in layer.grants().iter().filter(same) {
+        let (kind, column) = columns(&grant.scope);
+        tx.run(&sql::REVOKE, (id, action.as_str(), kind, column)).await?;
+    }
+    Ok(())
+}
+
+/// The same refusal with the name beside the id of the scope that it is about.
+pub(super) fn told(resources: &Resources, invalid: Invalid) -> PolicyError {
+    let named = |printed: String| match printed.parse::<Scope>() {
+        Ok(scope) => scope.told(&|resource| resources.name(resource)),
+        Err(_) => printed,
+    };
+    PolicyError::from(match invalid {
+        Invalid::NoSuchGrant { action, scope } => Invalid::NoSuchGrant {
+            action,
+            scope: named(scope),
+        },
+        Invalid::Twice { action, scope } => Invalid::Twice {
+            action,
+            scope: named(scope),
+        },
+        other => other,
+    })
 }
 
 /// The scope that a word names among the grants there are: also of a resource that is gone, by its id or its last name.
@@ -420,7 +435,7 @@ pub async fn fork(
 }
 
 /// Stores a child with this task layer, absent or authored.
-async fn child(
+pub(super) async fn child(
     tx: &mut Tx,
     parent: &Found,
     name: &str,
@@ -443,7 +458,12 @@ async fn child(
     Ok(id)
 }
 
-async fn repoint(tx: &mut Tx, task: TaskId, policy: Option<PolicyId>, now: Time) -> Result<(), PolicyError> {
+pub(super) async fn repoint(
+    tx: &mut Tx,
+    task: TaskId,
+    policy: Option<PolicyId>,
+    now: Time,
+) -> Result<(), PolicyError> {
     if tx.run(&sql::ATTACH, (task, policy)).await? != 1 {
         return Err(PolicyError::NoSuchTask);
     }
@@ -494,6 +514,22 @@ pub async fn attach(
         .await
 }
 
+/// The revision of a policy, held until the transaction ends; 0 for the built-in one, nothing where there is none.
+///
+/// # Errors
+/// A fault.
+pub(crate) async fn revision(tx: &mut Tx, policy: Option<PolicyId>) -> Result<Option<i64>, Fault> {
+    let Some(id) = policy else {
+        // The built-in policy has one revision, which never changes.
+        return Ok(Some(0));
+    };
+    match load::for_edit(tx, id).await {
+        Ok(found) => Ok(Some(found.revision)),
+        Err(PolicyError::Fault(fault)) => Err(fault),
+        Err(_) => Ok(None),
+    }
+}
+
 /// Deletes a policy that nothing resolves through any more. A refusal is audited too.
 ///
 /// # Errors
@@ -532,119 +568,4 @@ pub async fn delete(
         None => Ok(()),
         Some(dependents) => Err(PolicyError::InUse(Box::new(dependents))),
     }
-}
-
-#[derive(sqlx::FromRow)]
-struct ProjectRow {
-    id: i64,
-    repo: Option<String>,
-    integration_id: Option<i64>,
-}
-
-pub(super) async fn expand(
-    tx: &mut Tx,
-    preset: Preset,
-    project: ProjectId,
-) -> Result<(Layer, Resources), PolicyError> {
-    let row: ProjectRow = tx
-        .optional(&sql::PROJECT, (project,))
-        .await?
-        .ok_or(PolicyError::NoSuchProject)?;
-    let resources = resources::all(tx).await?;
-    let integration = row.integration_id.map(|id| id.to_string());
-    let of_project = resources.of_project(&row.id.to_string(), row.repo.as_deref(), integration.as_deref());
-    let layer = preset.expand(&of_project)?;
-    Ok((layer, resources))
-}
-
-/// The grants that a preset would put into a layer, without putting them there.
-///
-/// # Errors
-/// [`PolicyError`].
-pub async fn preview(
-    app: &App,
-    owner: OwnerId,
-    preset: &str,
-    project: ProjectId,
-) -> Result<Vec<view::ShownGrant>, PolicyError> {
-    let preset: Preset = preset.parse()?;
-    app.db
-        .read(owner, move |tx| {
-            Box::pin(async move {
-                let (layer, resources) = expand(tx, preset, project).await?;
-                Ok(layer
-                    .grants()
-                    .iter()
-                    .map(|grant| view::shown_grant(&resources, grant, None))
-                    .collect())
-            })
-        })
-        .await
-}
-
-/// Replaces a whole layer by a preset's grants on the project's real resources; where none fits, by an empty layer.
-///
-/// # Errors
-/// [`PolicyError`]; [`PolicyError::Shared`] for a task layer that several things resolve through, unless `shared` says otherwise.
-pub async fn apply_preset(
-    app: &App,
-    owner: OwnerId,
-    edit: Edit,
-    preset: &str,
-    project: ProjectId,
-    shared: WhenShared,
-) -> Result<Applied, PolicyError> {
-    let preset: Preset = preset.parse()?;
-    let now = app.clock.now();
-    app.db
-        .write(owner, move |tx| {
-            Box::pin(async move {
-                let found = open(tx, edit).await?;
-                let (layer, resources) = expand(tx, preset, project).await?;
-                let grants: Vec<_> = layer
-                    .grants()
-                    .iter()
-                    .map(|grant| view::shown_grant(&resources, grant, None))
-                    .collect();
-                let more = json!({"layer": edit.layer.as_str(), "preset": preset.as_str(), "project": project.to_string(), "grants": grants});
-                let dependents = view::dependents(tx, edit.policy).await?;
-                if edit.layer == LayerName::Task && dependents.count() > 1 {
-                    match shared {
-                        WhenShared::Write => {}
-                        WhenShared::Refuse => return Err(PolicyError::Shared(Box::new(dependents))),
-                        WhenShared::Fork(task) => {
-                            let name = free_name(tx, &found.name, task).await?;
-                            let id = child(tx, &found, &name, &layer, now).await?;
-                            repoint(tx, task, Some(id), now).await?;
-                            let child = load::by_id(tx, id).await?;
-                            let data = about(&child, child.revision, more);
-                            audit::record(tx, now, owner_event("policy.apply_preset", id, data)).await?;
-                            return Ok(Applied::Forked(id));
-                        }
-                    }
-                }
-                replace(tx, edit.policy, edit.layer, &layer, now).await?;
-                finish(tx, now, &found, "policy.apply_preset", more).await?;
-                Ok(Applied::InPlace)
-            })
-        })
-        .await
-}
-
-/// A name for a task's own fork that no policy has yet.
-async fn free_name(tx: &mut Tx, of: &str, task: TaskId) -> Result<String, PolicyError> {
-    let stem: String = of.chars().take(40).collect();
-    for n in 1.. {
-        let name = if n == 1 {
-            format!("{stem}-task-{task}")
-        } else {
-            format!("{stem}-task-{task}-{n}")
-        };
-        match load::find_in(tx, &name).await {
-            Err(PolicyError::NotFound) => return Ok(name),
-            Err(error) => return Err(error),
-            Ok(_) => {}
-        }
-    }
-    Err(PolicyError::NameTaken)
 }

@@ -7,23 +7,27 @@
 mod edit;
 mod error;
 mod load;
+mod orphans;
+mod preset;
 mod preview;
 mod sql;
 mod transfer;
 mod view;
 
-pub use edit::{
-    Applied, Edit, Forked, WhenShared, apply_preset, attach, clear_layer, create, delete, fork, grant,
-    preview, revoke, save_empty,
-};
+pub(crate) use edit::revision;
+pub use edit::{Edit, Forked, attach, clear_layer, create, delete, fork, grant, revoke, save_empty};
 pub use error::PolicyError;
 pub use load::{Chosen, Found, Subjects, find, list};
 pub(crate) use load::{Governing, standing_of_task};
 pub use muster_policy::LayerName;
+pub use orphans::{Orphan, orphans};
+pub use preset::{Applied, WhenShared, apply_preset, preview};
 pub(crate) use preview::any_ask;
-pub use preview::{Change, Changed, PresetLine, Preview, nameable, presets, what_would_change};
+pub use preview::{Change, Changed, PresetLine, Preview, nameable, never_fires, presets, what_would_change};
 pub use sql::STATEMENTS;
-pub use transfer::{Exported, ExportedLayers, Simulated, Triple, WhenThere, export, import, simulate};
+pub use transfer::{
+    Exported, ExportedLayers, Simulated, Triple, WhenThere, export, import, import_at, simulate,
+};
 pub(crate) use view::resolved;
 pub use view::{
     ActionLine, Answered, Dependents, Explained, ExplainedLayer, Question, Resolved, Shown, ShownGrant,

@@ -3,13 +3,15 @@
 use muster_core::Fault;
 use muster_core::ids::{OwnerId, PolicyId, ProjectId};
 use muster_policy::{
-    Action, Effect, Grant, Layer, LayerName, Policy, Preset, Standing, effective, may_author,
+    Action, Effect, Grant, Layer, LayerName, Policy, Preset, Scope, Standing, dead_rules, effective,
+    may_author,
 };
 use muster_store::Tx;
 use serde::Serialize;
 
-use super::edit::{expand, scope_of, scope_of_a_grant};
+use super::edit::{Edit, scope_of, scope_of_a_grant, told};
 use super::load;
+use super::preset::expand;
 use super::view::{self, Dependents, ShownLayer};
 use super::{PolicyError, sql};
 use crate::App;
@@ -139,7 +141,9 @@ async fn layer_after(
         Change::Revoke { action, scope } => {
             let action: Action = action.parse()?;
             let scope = scope_of_a_grant(resources, layer, action, &scope)?;
-            Ok(layer.without(action, &scope)?)
+            layer
+                .without(action, &scope)
+                .map_err(|invalid| told(resources, invalid))
         }
         Change::Clear => Ok(Layer::absent()),
         Change::Empty => Ok(Layer::empty()),
@@ -160,6 +164,43 @@ fn changes(before: &Policy, after: &Policy, resources: &Resources) -> Vec<Change
             after: would.call.as_str(),
         })
         .collect()
+}
+
+/// Why the grant that was just made can never fire, or fires for nothing yet; nothing for one that can.
+///
+/// # Errors
+/// [`PolicyError`].
+pub async fn never_fires(
+    app: &App,
+    owner: OwnerId,
+    edit: Edit,
+    action: &str,
+    scope: &str,
+) -> Result<Option<String>, PolicyError> {
+    let (action, scope) = (action.to_owned(), scope.to_owned());
+    app.db
+        .read(owner, move |tx| {
+            Box::pin(async move {
+                let action: Action = action.parse()?;
+                let resources = resources::all(tx).await?;
+                let policy = load::in_force(tx, edit.policy).await?;
+                let scope = scope_of_a_grant(&resources, policy.layer(edit.layer), action, &scope)?;
+                let dead = dead_rules(&policy, resources.live()).into_iter().find(|rule| {
+                    rule.layer == edit.layer && rule.grant.action == action && rule.grant.scope == scope
+                });
+                let on = || scope.told(&|resource| resources.name(resource));
+                if let Some(dead) = dead {
+                    let grant = format!("{action} on {}", on());
+                    return Ok(Some(format!("{grant} can never fire: {}", dead.why)));
+                }
+                let some = |target: &muster_policy::Target| action.takes(target.resource().kind());
+                let none = scope == Scope::Any && !resources.live().iter().any(some);
+                Ok(none.then(|| {
+                    format!("nothing is registered yet that {action} is about, so it fires only for what comes later")
+                }))
+            })
+        })
+        .await
 }
 
 /// A preset as it is listed.

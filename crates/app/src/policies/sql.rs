@@ -52,6 +52,11 @@ pub(super) static IN_FORCE: Sql = owned(
      LEFT JOIN policies r ON r.owner_id = $1 AND r.id = p.root_id JOIN policy_layers l ON l.owner_id = $1 AND ((l.policy_id = p.id AND (p.root_id IS NULL OR l.layer = 'task')) OR (l.policy_id = p.root_id AND l.layer <> 'task')) \
      LEFT JOIN grants g ON g.owner_id = $1 AND g.layer_id = l.id WHERE p.owner_id = $1 AND p.id = $2",
 );
+/// Every layer with its policy, where that is there: no edit of muster's leaves one without.
+pub(super) static ORPHANS: Sql = owned(
+    "policies.orphans",
+    "SELECT l.policy_id, l.layer, p.id AS there FROM policy_layers l LEFT JOIN policies p ON p.owner_id = $1 AND p.id = l.policy_id WHERE l.owner_id = $1 ORDER BY l.policy_id, l.id",
+);
 pub(super) static AUTHOR: Sql = owned(
     "policies.author",
     "INSERT INTO policy_layers (owner_id, policy_id, layer, authored_at) VALUES ($1, $2, $3, $4) RETURNING id",
@@ -127,6 +132,7 @@ pub static STATEMENTS: &[&Sql] = &[
     &DELETE_GRANTS,
     &LAYERS,
     &IN_FORCE,
+    &ORPHANS,
     &AUTHOR,
     &CLEAR,
     &EMPTY,

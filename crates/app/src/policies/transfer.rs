@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use muster_core::ids::{OwnerId, PolicyId};
 use muster_policy::{
-    Answer, Grant, Layer, LayerName, Needs, Pair, Policy, Resource, Standing, may_author, weigh,
+    Action, Answer, Grant, Layer, LayerName, Needs, Pair, Policy, Resource, Scope, Standing, may_author,
+    weigh,
 };
 use muster_store::{Topic, Tx};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::edit::{clear, name_of, name_taken, replace, scope_of};
+use super::edit::{at, clear, name_of, name_taken, replace, scope_of, told};
 use super::load::{self, Chosen, Found};
 use super::{PolicyError, sql};
 use crate::App;
@@ -147,9 +148,10 @@ pub async fn export(app: &App, owner: OwnerId, words: Vec<String>) -> Result<Vec
 }
 
 fn read_layer(resources: &Resources, triples: &[Triple]) -> Result<Layer, PolicyError> {
-    let mut grants = Vec::with_capacity(triples.len());
+    let mut grants: Vec<Grant> = Vec::with_capacity(triples.len());
+    let mut repos: HashMap<(Action, Scope), (usize, String)> = HashMap::new();
     for (action, scope, effect) in triples {
-        let scope: muster_policy::Scope = scope.parse()?;
+        let scope: Scope = scope.parse()?;
         let grant = Grant {
             action: action.parse()?,
             scope,
@@ -168,9 +170,20 @@ fn read_layer(resources: &Resources, triples: &[Triple]) -> Result<Layer, Policy
             }
             found => found?,
         };
+        if scope.kind_word() == "repo" {
+            let spelling = grant.scope.spelling().to_owned();
+            let (place, first) = repos
+                .entry((grant.action, scope.clone()))
+                .or_insert((grants.len(), spelling.clone()));
+            if let Some(other) = grants.get_mut(*place).filter(|_| *first != spelling) {
+                // Written when two spellings of a repo were two scopes: the strictest counts, as it does where they are stored.
+                other.effect = other.effect.max(grant.effect);
+                continue;
+            }
+        }
         grants.push(Grant { scope, ..grant });
     }
-    Ok(Layer::authored(grants)?)
+    Layer::authored(grants).map_err(|invalid| told(resources, invalid))
 }
 
 /// What an import does with a policy that is there already.
@@ -192,6 +205,20 @@ pub async fn import(
     policies: Vec<Exported>,
     there: WhenThere,
 ) -> Result<Vec<Found>, PolicyError> {
+    import_at(app, owner, policies, there, None).await
+}
+
+/// The same for a document that was written for one revision, at which each of its policies must still be.
+///
+/// # Errors
+/// [`PolicyError`]; nothing was changed then.
+pub async fn import_at(
+    app: &App,
+    owner: OwnerId,
+    policies: Vec<Exported>,
+    there: WhenThere,
+    revision: Option<i64>,
+) -> Result<Vec<Found>, PolicyError> {
     let now = app.clock.now();
     app.db
         .write(owner, move |tx| {
@@ -199,7 +226,7 @@ pub async fn import(
                 let resources = resources::all(tx).await?;
                 let mut done = Vec::with_capacity(policies.len());
                 for policy in &policies {
-                    done.push(import_one(tx, &resources, policy, there, now).await?);
+                    done.push(import_one(tx, &resources, policy, there, revision, now).await?);
                 }
                 tx.wake(Topic::Owner(owner));
                 Ok(done)
@@ -213,6 +240,7 @@ async fn import_one(
     resources: &Resources,
     policy: &Exported,
     there: WhenThere,
+    revision: Option<i64>,
     now: muster_core::clock::Time,
 ) -> Result<Found, PolicyError> {
     let name = name_of(&policy.name)?;
@@ -236,6 +264,7 @@ async fn import_one(
     let id = match existing {
         Some(_) if there == WhenThere::Refuse => return Err(PolicyError::NameTaken),
         Some(found) => {
+            let found = at(found, revision)?;
             if found.parent != parent.as_ref().map(|parent| parent.id) {
                 return Err(PolicyError::Import(format!(
                     "the policy {name} is there with another parent, and a fork keeps the one it was made from"
@@ -245,6 +274,10 @@ async fn import_one(
             found.id
         }
         None => {
+            if let Some(given) = revision.filter(|given| *given != 0) {
+                // One that is not there has no revision that could be meant.
+                return Err(PolicyError::StaleRevision { given, current: 0 });
+            }
             let root = parent.as_ref().map(|parent| parent.root.unwrap_or(parent.id));
             let parent = parent.as_ref().map(|parent| parent.id);
             let id = tx

@@ -379,7 +379,7 @@ fn explained(
                 "{resource} does not exist, and a call that names nothing that exists is covered by no grant."
             )
         }
-        _ => explanation.reason(),
+        _ => explanation.told(&|resource| resources.name(resource)),
     };
     Explained {
         policy: governing.subject(),

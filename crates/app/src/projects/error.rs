@@ -33,6 +33,16 @@ pub enum ProjectError {
     /// The policy is missing or another owner's.
     #[error("there is no such policy; nothing was changed")]
     NoPolicy,
+    /// The policy has changed since.
+    #[error(
+        "the policy is at revision {current} by now and not at {given}; look at it again. The project's default was not changed"
+    )]
+    StaleRevision {
+        /// The revision that was meant.
+        given: i64,
+        /// The revision there is.
+        current: i64,
+    },
     /// Work goes on in it.
     #[error(
         "the project has {} and {}, so it was not removed; close and remove them first",

@@ -8,6 +8,7 @@ mod state;
 pub use error::ProjectError;
 pub use ops::{
     NewProject, PolicyName, Project, Repo, add, find, list, policy, remove, rename, root, set_default,
+    set_default_at,
 };
 pub use sql::STATEMENTS;
 pub use state::RepoName;

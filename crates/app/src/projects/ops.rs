@@ -13,7 +13,7 @@ use super::{ProjectError, RepoName, sql};
 use crate::audit::{self, Event, Subject};
 use crate::integrations::{self, IntegrationError};
 use crate::named::{Named, Word};
-use crate::{App, RESOURCES};
+use crate::{App, RESOURCES, policies};
 
 /// Longest path of a root, in bytes.
 const ROOT_MAX: usize = 4096;
@@ -287,11 +287,33 @@ pub async fn set_default(
     project: ProjectId,
     policy: Option<PolicyId>,
 ) -> Result<Project, ProjectError> {
+    set_default_at(app, owner, project, policy, None).await
+}
+
+/// The same where the choice was made for one revision of the policy; the built-in one has revision 0.
+///
+/// # Errors
+/// [`ProjectError::StaleRevision`], and those of [`set_default`].
+pub async fn set_default_at(
+    app: &App,
+    owner: OwnerId,
+    project: ProjectId,
+    policy: Option<PolicyId>,
+    revision: Option<i64>,
+) -> Result<Project, ProjectError> {
     let now = app.clock.now();
     app.db
         .write_in_turn(owner, RESOURCES, owner.get(), move |tx| {
             Box::pin(async move {
                 let before = of(tx, project).await?;
+                if let Some(given) = revision {
+                    let current = policies::revision(tx, policy)
+                        .await?
+                        .ok_or(ProjectError::NoPolicy)?;
+                    if given != current {
+                        return Err(ProjectError::StaleRevision { given, current });
+                    }
+                }
                 let set = tx.run(&sql::SET_DEFAULT, (project, policy)).await;
                 set.map_err(|fault| match fault.constraint() {
                     // The only thing here that a key can miss: a policy that is not there, or no longer.

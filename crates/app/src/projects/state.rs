@@ -6,7 +6,7 @@ use super::ProjectError;
 const PART_MAX: usize = 64;
 const PATH_MAX: usize = 200;
 
-/// A repository at a forge: `OWNER/NAME`, with further parts where a forge nests its groups. Compared byte for byte.
+/// A repository at a forge: `OWNER/NAME`, with further parts where a forge nests its groups. Kept as it was written; what grants name by it is compared without regard to the case of its letters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RepoName(String);
 

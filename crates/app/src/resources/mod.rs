@@ -226,8 +226,8 @@ impl Resources {
     fn add_repo(&mut self, name: &str) -> Result<(), Fault> {
         let resource = Resource::new(ScopeKind::Repo, name)
             .map_err(|_| Fault::other("a project's repo is not OWNER/NAME"))?;
-        self.names.insert(resource.clone(), name.to_owned());
         if !self.alive.contains_key(&resource) {
+            self.names.insert(resource.clone(), name.to_owned());
             let target = target_of(&resource, None)?;
             self.keep(target);
         }
@@ -293,17 +293,27 @@ impl Resources {
                     }
                     ScopeKind::Host => true,
                     ScopeKind::Integration => Some(resource.id()) == integration,
-                    ScopeKind::Repo => Some(resource.id()) == repo,
+                    ScopeKind::Repo => repo.is_some_and(|repo| resource.id().eq_ignore_ascii_case(repo)),
                 }
             })
             .cloned()
             .collect()
     }
 
+    /// What a resource is called besides its id; a repo's id is its name.
+    #[must_use]
+    pub fn name(&self, resource: &Resource) -> Option<String> {
+        let name = self
+            .names
+            .get(resource)
+            .filter(|_| resource.kind() != ScopeKind::Repo);
+        name.cloned()
+    }
+
     /// A resource as it is shown. One that was never there is called by its id.
     #[must_use]
     pub fn named(&self, resource: &Resource) -> ResourceRef {
-        let name = self.names.get(resource).cloned();
+        let name = self.name(resource);
         ResourceRef {
             kind: resource.kind().as_str(),
             id: Some(resource.id().to_owned()),

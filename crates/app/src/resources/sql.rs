@@ -11,9 +11,10 @@ pub(super) static ALL: Sql = owned(
      UNION ALL SELECT 'host' AS kind, h.id, h.name, NULL AS project, h.removed_at FROM hosts h WHERE h.owner_id = $1 \
      UNION ALL SELECT 'integration' AS kind, i.id, i.name, NULL AS project, i.removed_at FROM integrations i WHERE i.owner_id = $1",
 );
+/// The oldest project's spelling of a repo is the one it is shown by.
 pub(super) static REPOS: Sql = owned(
     "resources.repos",
-    "SELECT p.repo FROM projects p WHERE p.owner_id = $1 AND p.repo IS NOT NULL AND p.removed_at IS NULL",
+    "SELECT p.repo FROM projects p WHERE p.owner_id = $1 AND p.repo IS NOT NULL AND p.removed_at IS NULL ORDER BY p.id",
 );
 /// Only while its project is there: a call charges nothing on what is gone.
 pub(super) static OF_TASK: Sql = owned(

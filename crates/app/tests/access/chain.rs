@@ -134,3 +134,108 @@ fn many_writers_at_once_make_one_chain() {
         assert_eq!(desk.calls().await.len(), 40);
     });
 }
+
+#[test]
+fn rows_that_changed_places_show_and_a_number_alone_says_nothing() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        for _ in 0..4 {
+            desk.read("staging").await;
+        }
+        let off = desk.pick(
+            &["DROP TRIGGER audit_append_only_update"],
+            &[
+                "DROP TRIGGER audit_append_only_update ON audit",
+                "ALTER TABLE audit ALTER COLUMN id DROP IDENTITY",
+            ],
+        );
+        tamper(&desk, off).await;
+        let rows = desk.calls().await;
+        let (first, second) = (rows[1].id.get(), rows[2].id.get());
+        let swap = async || {
+            let moves = [(first, -first), (second, first), (-first, second)]
+                .map(|(from, to)| format!("UPDATE audit SET id = {to} WHERE id = {from}"));
+            let moves: Vec<&str> = moves.iter().map(String::as_str).collect();
+            tamper(&desk, &moves).await;
+        };
+        swap().await;
+        let found = audit::verify(&app.db, owner).await.unwrap();
+        assert_eq!((found.ok, found.first_bad), (false, Some(first.to_string())));
+        swap().await;
+        assert!(audit::verify(&app.db, owner).await.unwrap().ok);
+        // The order is what the chain holds: another number in the same place is the same log.
+        let last = rows[3].id.get();
+        tamper(
+            &desk,
+            &[&format!("UPDATE audit SET id = {} WHERE id = {last}", last + 50)],
+        )
+        .await;
+        assert!(audit::verify(&app.db, owner).await.unwrap().ok);
+    });
+}
+
+#[test]
+fn a_row_that_is_no_text_is_listed_as_far_as_it_goes_and_hides_no_other() {
+    on_desks(|desk| async move {
+        for _ in 0..3 {
+            desk.read("staging").await;
+        }
+        let rows = desk.calls().await;
+        let off = desk.pick(
+            &["DROP TRIGGER audit_append_only_update"],
+            &["DROP TRIGGER audit_append_only_update ON audit"],
+        );
+        tamper(&desk, off).await;
+        let broken = rows[1].id;
+        // What is no JSON both engines keep, bytes that are no text SQLite alone.
+        let columns = desk.pick(
+            &[
+                "data", "tool", "outcome", "actor", "subject", "hash", "agent", "task",
+            ],
+            &["data"],
+        );
+        for column in columns {
+            let bytes = desk.pick(&["CAST(x'ff' AS TEXT)"], &["'{'"])[0];
+            tamper(
+                &desk,
+                &[&format!(
+                    "UPDATE audit SET {column} = {bytes} WHERE id = {broken}"
+                )],
+            )
+            .await;
+        }
+        let listed = desk.calls().await;
+        assert_eq!(
+            listed.iter().map(|row| row.id).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.id).collect::<Vec<_>>()
+        );
+        let mut unreadable = listed[1].unreadable.clone();
+        unreadable.sort_unstable();
+        let mut columns = columns.to_vec();
+        columns.sort_unstable();
+        assert_eq!(unreadable, columns);
+        assert!(listed[1].data.is_null());
+        if columns.len() > 1 {
+            assert_eq!(listed[1].tool.as_deref(), Some(audit::UNREADABLE));
+            // An event that is none is among all events.
+            tamper(
+                &desk,
+                &[&format!(
+                    "UPDATE audit SET event = CAST(x'ff' AS TEXT) WHERE id = {broken}"
+                )],
+            )
+            .await;
+            let all = audit::list(&desk.app().db, desk.owner(), audit::Filter::default())
+                .await
+                .unwrap();
+            let found = all.iter().find(|row| row.id == broken).unwrap();
+            assert_eq!(found.event, audit::UNREADABLE);
+        }
+        for whole in [0, 2] {
+            assert_eq!(listed[whole].unreadable, [""; 0]);
+            assert_eq!(listed[whole].hash, rows[whole].hash);
+        }
+        let found = audit::verify(&desk.app().db, desk.owner()).await.unwrap();
+        assert_eq!((found.ok, found.first_bad), (false, Some(broken.to_string())));
+    });
+}

@@ -246,6 +246,94 @@ fn an_ask_that_cannot_be_read_hides_no_other_and_ends_with_its_process() {
 }
 
 #[test]
+fn an_ask_whose_tool_or_state_is_no_text_keeps_no_other_from_lapsing() {
+    on_desks(|desk| async move {
+        if desk.muster.engine != muster_store::Engine::Sqlite {
+            // Postgres keeps no bytes that are no text.
+            return;
+        }
+        let _approver = desk.sits().await;
+        desk.grant(TASK, "db_read", "any", "ask").await;
+        for (set, part, outcome) in [
+            ("tool = CAST(x'ff' AS TEXT)", "the tool", "refused_expired"),
+            ("kind = CAST(x'ff' AS TEXT)", "its kind", "refused_expired"),
+            ("state = CAST(x'ff' AS TEXT)", "its state", "refused_error"),
+        ] {
+            let before = desk.calls().await.len();
+            let whole = frozen(&desk, desk.app(), desk.reads("prod").await, 1).await;
+            let damaged = frozen(&desk, desk.app(), desk.reads("staging").await, 2).await;
+            broken(&desk, set).await;
+            if part != "its state" {
+                let listed = desk.asks(AskState::Parked).await;
+                assert_eq!(listed.len(), 2, "{set}");
+                assert_eq!(listed[1].unreadable, [part]);
+                let answer = access::approve(desk.app(), desk.owner(), damaged.id, Decider::Page).await;
+                assert!(matches!(answer, Err(AskError::Unreadable(_))), "{answer:?}");
+            }
+            tamper(&desk, &[ALL_KILLED]).await;
+            access::settle(desk.app(), desk.owner()).await.unwrap();
+            let ended = access::show(desk.app(), desk.owner(), whole.id).await.unwrap();
+            assert_eq!(ended.state, AskState::Expired, "{set}");
+            let rows = desk.calls().await.split_off(before);
+            assert_eq!(rows.len(), 2, "{set}");
+            let of = |id: muster_core::ids::AskId| {
+                rows.iter()
+                    .find(|row| at(&row.data, "/ask_id") == &json!(id.to_string()))
+                    .unwrap()
+            };
+            assert_eq!(of(whole.id).outcome.as_deref(), Some("refused_expired"));
+            assert!(of(whole.id).data.get("unreadable").is_none());
+            assert_eq!(of(damaged.id).outcome.as_deref(), Some(outcome));
+            assert_eq!(of(damaged.id).data["unreadable"], json!([part]));
+            let ended = access::ended(
+                desk.app(),
+                desk.owner(),
+                muster_core::ids::AskId::new(i64::MAX),
+                50,
+            )
+            .await
+            .unwrap();
+            assert!(ended.asks.iter().any(|ask| ask.id == whole.id), "{set}");
+        }
+    });
+}
+
+#[test]
+fn asks_that_ended_are_read_a_page_at_a_time_the_newest_first() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        desk.grant(TASK, "db_read", "any", "ask").await;
+        desk.grant(TASK, "db_write", "any", "ask").await;
+        let mut ids = Vec::new();
+        for nth in 0..5 {
+            let (waiting, ask) = desk
+                .parked(desk.writes("staging", &format!("DELETE FROM t{nth}")).await)
+                .await;
+            if nth % 2 == 0 {
+                desk.approve(&ask).await;
+                ended(waiting).await.unwrap();
+            } else {
+                desk.refuse(&ask).await;
+                ended(waiting).await.unwrap_err();
+            }
+            ids.push(ask.id);
+        }
+        // One that waits is in no page of these.
+        let (_waiting, _ask) = desk.parked(desk.reads("prod").await).await;
+        ids.reverse();
+        let page = async |before| access::ended(desk.app(), desk.owner(), before, 2).await.unwrap();
+        let (mut read, mut before) = (Vec::new(), muster_core::ids::AskId::new(i64::MAX));
+        for left in [3, 1, 0] {
+            let found = page(before).await;
+            assert_eq!(found.older.is_some(), left > 0);
+            read.extend(found.asks.iter().map(|ask| ask.id));
+            before = found.older.unwrap_or(before);
+        }
+        assert_eq!(read, ids);
+    });
+}
+
+#[test]
 fn nobody_approves_what_cannot_be_shown_and_anybody_refuses_it() {
     on_desks(|desk| async move {
         let _approver = desk.sits().await;

@@ -4,7 +4,7 @@ use muster_app::policies::{self, PolicyError};
 use muster_app::tasks::{self, By, NewRun, PolicyChoice};
 use muster_app::{databases, projects};
 
-use super::kit::{PROJECT, TASK, add_task, at, chosen, on_desks};
+use super::kit::{GLOBAL, PROJECT, TASK, add_task, at, chosen, on_desks};
 
 // spec: POL-004 POL-005 POL-006 POL-029 POL-030 POL-037
 #[test]
@@ -340,5 +340,103 @@ fn another_owner_reaches_nothing() {
         );
         let mine = add_task(app, desk.owner(), desk.project, PolicyChoice::Default).await;
         assert!(tasks::find(app, bob, mine).await.is_err());
+    });
+}
+
+#[test]
+fn a_default_is_chosen_for_the_revision_that_was_looked_at() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        let current = desk.shown().await.revision;
+        let choose = async |policy, revision| {
+            projects::set_default_at(app, owner, desk.project, policy, Some(revision)).await
+        };
+        let stale = choose(Some(desk.policy), current + 1).await.unwrap_err();
+        assert!(
+            matches!(stale, projects::ProjectError::StaleRevision { given, current: now } if (given, now) == (current + 1, current)),
+            "{stale:?}"
+        );
+        assert!(
+            projects::list(app, owner).await.unwrap()[0]
+                .default_policy
+                .is_none()
+        );
+        let set = choose(Some(desk.policy), current).await.unwrap();
+        assert_eq!(set.default_policy.unwrap().id, desk.policy);
+        // The built-in policy has revision 0.
+        assert!(matches!(
+            choose(None, 1).await,
+            Err(projects::ProjectError::StaleRevision { current: 0, .. })
+        ));
+        assert!(choose(None, 0).await.unwrap().default_policy.is_none());
+    });
+}
+
+#[test]
+fn a_document_is_imported_for_the_revision_that_it_was_written_for() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        desk.grant(TASK, "db_read", "any", "allow").await;
+        let current = desk.shown().await.revision;
+        let document = policies::export(app, owner, vec!["careful".to_owned()])
+            .await
+            .unwrap();
+        let import = async |document: Vec<policies::Exported>, revision| {
+            policies::import_at(app, owner, document, policies::WhenThere::Replace, Some(revision)).await
+        };
+        let stale = import(document.clone(), current - 1).await.unwrap_err();
+        assert_eq!(stale.code(), "stale_revision");
+        assert_eq!(desk.shown().await.revision, current);
+        let done = import(document.clone(), current).await.unwrap();
+        assert_eq!(done[0].revision, current + 1);
+        // One that is not there is at no revision, and the whole document is refused with it.
+        let new = policies::Exported {
+            name: "other".to_owned(),
+            ..document[0].clone()
+        };
+        let both = vec![document[0].clone(), new.clone()];
+        assert_eq!(
+            import(both, current + 1).await.unwrap_err().code(),
+            "stale_revision"
+        );
+        assert_eq!(desk.shown().await.revision, current + 1);
+        assert_eq!(import(vec![new], 0).await.unwrap()[0].revision, 1);
+    });
+}
+
+#[test]
+fn a_grant_that_can_never_fire_is_told_and_made_all_the_same() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        let told = async |layer, action: &str, scope: &str, effect: &str| {
+            desk.grant(layer, action, scope, effect).await;
+            policies::never_fires(app, owner, desk.edit(layer), action, scope)
+                .await
+                .unwrap()
+        };
+        assert_eq!(told(GLOBAL, "db_read", "db_connection:prod", "deny").await, None);
+        let shadowed = told(TASK, "db_read", "db_connection:prod", "allow")
+            .await
+            .unwrap();
+        assert!(
+            shadowed.contains("(prod) can never fire: the global layer leaves nothing of it"),
+            "{shadowed}"
+        );
+        assert_eq!(desk.shown().await.layers.task.grants.len(), 1);
+        assert_eq!(
+            told(GLOBAL, "db_read", "db_connection:staging", "allow").await,
+            None
+        );
+        assert_eq!(
+            told(TASK, "db_read", "db_connection:staging", "allow").await,
+            None
+        );
+        // No integration is registered.
+        let nothing = told(GLOBAL, "issues_read", "any", "allow").await.unwrap();
+        assert!(
+            nothing.contains("nothing is registered yet") && nothing.contains("issues_read"),
+            "{nothing}"
+        );
+        assert_eq!(told(GLOBAL, "hosts_read", "any", "allow").await, None);
     });
 }

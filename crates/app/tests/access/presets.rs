@@ -13,7 +13,7 @@ fn a_preset_replaces_the_layer_by_grants_on_what_the_project_has() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
         desk.grant(TASK, "hosts_read", "any", "allow").await;
-        let preview = policies::preview(app, owner, "analytics-read-only", desk.project)
+        let preview = policies::preview(app, owner, desk.edit(TASK), "analytics-read-only", desk.project)
             .await
             .unwrap();
         let names: Vec<_> = preview
@@ -43,7 +43,7 @@ fn a_preset_replaces_the_layer_by_grants_on_what_the_project_has() {
         }
         desk.revoke(TASK, "db_read", "db_connection:prod").await;
         assert_eq!(desk.shown().await.layers.task.grants.len(), 1);
-        let unknown = policies::preview(app, owner, "everything", desk.project)
+        let unknown = policies::preview(app, owner, desk.edit(TASK), "everything", desk.project)
             .await
             .unwrap_err();
         assert!(unknown.is_usage() && unknown.to_string().contains("analytics-read-only"));
@@ -177,5 +177,47 @@ fn a_script_never_rescopes_a_shared_task_layer_by_accident() {
         assert_eq!(apply(TASK, WhenShared::Write).await.unwrap(), Applied::InPlace);
         assert_eq!(desk.shown().await.revision, before.revision + 3);
         assert_eq!(desk.read("staging").await, "allowed");
+    });
+}
+
+#[test]
+fn a_preset_is_previewed_for_the_revision_and_the_layer_that_it_is_applied_to() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        let current = desk.shown().await.revision;
+        let at = |revision, layer| policies::Edit {
+            revision: Some(revision),
+            ..desk.edit(layer)
+        };
+        let name = "analytics-read-only";
+        for edit in [at(current + 1, TASK), at(current - 1, TASK)] {
+            let previewed = policies::preview(app, owner, edit, name, desk.project)
+                .await
+                .unwrap_err();
+            let applied = policies::apply_preset(app, owner, edit, name, desk.project, WhenShared::Write)
+                .await
+                .unwrap_err();
+            assert_eq!(
+                (previewed.code(), previewed.to_string()),
+                ("stale_revision", applied.to_string())
+            );
+        }
+        assert!(
+            policies::preview(app, owner, at(current, TASK), name, desk.project)
+                .await
+                .is_ok()
+        );
+        let fork = policies::fork(app, owner, desk.policy, None, "child", None)
+            .await
+            .unwrap();
+        let upper = policies::Edit {
+            policy: fork.id,
+            layer: GLOBAL,
+            revision: None,
+        };
+        let refused = policies::preview(app, owner, upper, name, desk.project)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), "not_a_root");
     });
 }

@@ -7,7 +7,7 @@ use muster_app::tasks::PolicyChoice;
 use muster_policy::{Action, Needs, Pair, ScopeKind};
 use serde_json::json;
 
-use super::kit::{GLOBAL, PROJECT, TASK, chosen, on_desks};
+use super::kit::{GLOBAL, PROJECT, TASK, chosen, on_desks, tamper};
 
 // spec: POL-011
 #[test]
@@ -246,5 +246,96 @@ fn an_agent_sees_what_it_may_do() {
         assert_eq!((me.grants[0].action, me.grants[0].effect), ("db_read", "ask"));
         let kind = ScopeKind::DbConnection.as_str();
         assert_eq!(me.grants[0].resource.kind, kind);
+    });
+}
+
+#[test]
+fn reasons_and_refusals_say_names_beside_ids() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        desk.grant(TASK, "db_read", "db_connection:staging", "deny").await;
+        let id = desk.shown().await.layers.task.grants[0].scope.id.clone().unwrap();
+        let named = format!("db_connection:{id} (staging)");
+        let careful = chosen(app, owner, "careful").await;
+        let explained = policies::explain(
+            app,
+            owner,
+            Whose::Policy(careful),
+            "db_read",
+            "db_connection:staging",
+        )
+        .await
+        .unwrap();
+        assert_eq!(
+            explained.reason,
+            format!("The task layer denies db_read on {named}: `db_read {named} deny`.")
+        );
+        desk.revoke(TASK, "db_read", "db_connection:staging").await;
+        desk.grant(TASK, "hosts_read", "any", "deny").await;
+        let missing = policies::revoke(app, owner, desk.edit(TASK), "db_read", "db_connection:staging")
+            .await
+            .unwrap_err();
+        assert!(missing.to_string().contains(&named), "{missing}");
+        let twice = policies::Exported {
+            name: "other".to_owned(),
+            parent: None,
+            layers: serde_json::from_value(serde_json::json!({"task": [
+                ["db_read", "db_connection:staging", "deny"], ["db_read", format!("db_connection:{id}"), "allow"]]}))
+            .unwrap(),
+        };
+        let twice = policies::import(app, owner, vec![twice], policies::WhenThere::Refuse)
+            .await
+            .unwrap_err();
+        assert!(twice.to_string().contains(&named), "{twice}");
+        // Of a host the refusal is told as it is; a hidden database never is.
+        let call = muster_app::access::Call {
+            tool: "muster_list_hosts".to_owned(),
+            arguments: serde_json::json!({}),
+            needs: desk
+                .needs(&[(
+                    muster_policy::Action::HostsRead,
+                    muster_policy::ScopeKind::Host,
+                    "workstation",
+                )])
+                .await,
+        };
+        let refused = desk.decide(call).await.unwrap_err();
+        assert!(
+            refused
+                .message
+                .contains(" (workstation) is denied by the task layer"),
+            "{}",
+            refused.message
+        );
+        let call = desk.reads("prod").await;
+        assert!(!desk.decide(call).await.unwrap_err().message.contains("prod"));
+    });
+}
+
+#[test]
+fn layers_whose_policy_is_gone_are_told_with_what_points_at_it() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        desk.grant(TASK, "db_read", "any", "allow").await;
+        desk.grant(GLOBAL, "db_read", "any", "allow").await;
+        assert_eq!(policies::orphans(app, owner).await.unwrap(), []);
+        let gone = format!("DELETE FROM policies WHERE id = {}", desk.policy);
+        let keys = desk.pick(
+            &["PRAGMA foreign_keys = OFF"],
+            &[
+                "ALTER TABLE policy_layers DROP CONSTRAINT policy_layers_owner_id_policy_id_fkey",
+                "ALTER TABLE tasks DROP CONSTRAINT tasks_owner_id_policy_id_fkey",
+            ],
+        );
+        let statements: Vec<&str> = keys.iter().copied().chain([gone.as_str()]).collect();
+        tamper(&desk, &statements).await;
+        let found = policies::orphans(app, owner).await.unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].policy, found[0].layers.as_slice()),
+            (desk.policy, ["task".to_owned(), "global".to_owned()].as_slice())
+        );
+        assert_eq!(found[0].dependents.tasks[0].id, desk.task.to_string());
+        assert_eq!(desk.read("staging").await, "refused_error", "what it means");
     });
 }

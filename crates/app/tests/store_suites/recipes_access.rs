@@ -300,6 +300,7 @@ fn access(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
     Some(match act {
         "parked" | "abandoned" | "processes" => (Nothing, args![]),
         "in_state" => (Nothing, args!["approved", i64::MAX, 500_i64]),
+        "ended" => (Nothing, args![i64::MAX, 500_i64]),
         "ask" | "state" => (Nothing, args![a.ask]),
         "count_parked" | "count_callers" => (Zero, args![]),
         "same_parked" => (Nothing, args![format!("{}-parking", s.name)]),
@@ -339,7 +340,7 @@ fn access(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
 fn policies(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
     let a = &s.access;
     Some(match act {
-        "list" => (Nothing, args![]),
+        "list" | "orphans" => (Nothing, args![]),
         "by_id" | "for_edit" | "task_dependents" | "project_dependents" | "run_dependents"
         | "fork_dependents" => (Nothing, args![a.policy]),
         "by_name" => (Nothing, args![format!("{}-policy-{}", s.name, a.policy)]),

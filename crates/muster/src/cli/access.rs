@@ -165,6 +165,9 @@ pub(crate) enum Policy {
         /// Put its layers in the place of those of policies that are there
         #[arg(long)]
         replace: bool,
+        /// Refuse unless this is the revision now of each policy in it; one that is not there yet has 0
+        #[arg(long, value_name = "N")]
+        revision: Option<i64>,
     },
     /// Why an action on a resource is allowed, asked about or refused; over everything when no pair is given
     #[command(
@@ -211,6 +214,9 @@ pub(crate) enum Asks {
         /// parked, approved, refused, expired or withdrawn
         #[arg(long, value_name = "STATE")]
         state: Option<String>,
+        /// All that wait no more: approved, refused, expired and withdrawn
+        #[arg(long, conflicts_with = "state")]
+        ended: bool,
     },
     /// Show what exactly is asked
     #[command(after_help = "Example: muster asks show 12")]

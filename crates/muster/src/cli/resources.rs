@@ -74,6 +74,9 @@ pub(crate) enum Project {
         /// None: new tasks get the built-in policy 'closed', which grants nothing
         #[arg(long)]
         none: bool,
+        /// Refuse unless this is the policy's revision now; the built-in one has 0
+        #[arg(long, value_name = "N")]
+        revision: Option<i64>,
     },
 }
 

@@ -29,7 +29,11 @@ pub(super) async fn run(config: &Config, command: cli::Asks, json: bool) -> Resu
 
 async fn on(app: &App, command: cli::Asks, json: bool) -> Result<(), Failure> {
     match command {
-        cli::Asks::List { owner: whose, state } => {
+        cli::Asks::List {
+            owner: whose,
+            state,
+            ended,
+        } => {
             let state = match state {
                 None => AskState::Parked,
                 Some(word) => AskState::parse(&word).ok_or_else(|| {
@@ -37,7 +41,11 @@ async fn on(app: &App, command: cli::Asks, json: bool) -> Result<(), Failure> {
                 })?,
             };
             let owner = owner(app, &whose).await?;
-            let asks = access::list(app, owner, state).await?;
+            let asks = if ended {
+                all_ended(app, owner).await?
+            } else {
+                access::list(app, owner, state).await?
+            };
             shown::list(
                 json,
                 || asks.iter().map(Ask::json).collect(),
@@ -75,6 +83,19 @@ async fn on(app: &App, command: cli::Asks, json: bool) -> Result<(), Failure> {
             watch(app, owner, json).await
         }
     }
+}
+
+/// Every ask that waits no more, the oldest first.
+async fn all_ended(app: &App, owner: OwnerId) -> Result<Vec<Ask>, Failure> {
+    const PAGE: usize = 1_000;
+    let (mut asks, mut before) = (Vec::new(), Some(AskId::new(i64::MAX)));
+    while let Some(from) = before {
+        let page = access::ended(app, owner, from, PAGE).await?;
+        before = page.older;
+        asks.extend(page.asks);
+    }
+    asks.reverse();
+    Ok(asks)
 }
 
 fn id_of(word: &str) -> Result<AskId, Failure> {

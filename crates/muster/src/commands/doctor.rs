@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use muster_app::{accounts, audit, chief, plugins, settings};
+use muster_app::{accounts, audit, chief, plugins, policies, settings};
+use muster_core::text::terminal;
 use serde_json::{Value, json};
 
 use super::chief::missing;
@@ -219,6 +220,7 @@ async fn owners(app: &muster_app::App) -> Result<Vec<Finding>, Failure> {
             detail,
         });
         findings.extend(unreadable(app, owner.id, &owner.name).await);
+        findings.extend(orphans(app, owner.id, &owner.name).await?);
         let chain = audit::verify(&app.db, owner.id).await?;
         if !chain.ok {
             let from = chain.first_bad.map_or_else(
@@ -236,6 +238,34 @@ async fn owners(app: &muster_app::App) -> Result<Vec<Finding>, Failure> {
         }
     }
     Ok(findings)
+}
+
+/// Layers that are left of policies that are gone, and what that means.
+async fn orphans(
+    app: &muster_app::App,
+    owner: muster_core::ids::OwnerId,
+    name: &str,
+) -> Result<Vec<Finding>, Failure> {
+    let all = policies::orphans(app, owner).await?;
+    let finding = |orphan: policies::Orphan| {
+        let (layers, policy) = (terminal(&orphan.layers.join(", ")), orphan.policy);
+        let means = if orphan.dependents.is_empty() {
+            "nothing points at it any more".to_owned()
+        } else {
+            let whose = orphan.dependents;
+            format!(
+                "{whose} still point at it, and every call under it is refused; muster policy attach gives a task another policy"
+            )
+        };
+        Finding {
+            ok: false,
+            what: "policies",
+            detail: format!(
+                "{name}: policy {policy} is gone and its layers ({layers}) are still there: somebody changed the database past muster. They grant nothing; {means}"
+            ),
+        }
+    };
+    Ok(all.into_iter().map(finding).collect())
 }
 
 /// Settings whose stored value is none that they take, with what counts meanwhile.

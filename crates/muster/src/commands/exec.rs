@@ -216,8 +216,8 @@ impl Proxy {
             "--data-dir".to_owned(),
             text(std::path::absolute(&config.data_dir)?)?,
         ];
-        if let Some(owner) = &args.owner.owner {
-            arguments.extend(["--owner".to_owned(), owner.clone()]);
+        if let Some(owner) = super::named_owner(&args.owner) {
+            arguments.extend(["--owner".to_owned(), owner.to_owned()]);
         }
         let mut env = Map::new();
         env.insert("MUSTER_SESSION_ID".to_owned(), session.into());

@@ -26,12 +26,15 @@ mod shown;
 mod task;
 mod token;
 
+use std::sync::OnceLock;
+
 use clap::CommandFactory as _;
 use muster_app::{App, Settings};
 use muster_core::Clock;
 use muster_core::clock::Time;
 use muster_core::ids::OwnerId;
 use muster_core::screen::DenyWords;
+use muster_core::text::terminal;
 use muster_store::{Db, Options};
 use serde_json::{Value, json};
 
@@ -39,6 +42,9 @@ use crate::cli::{Cli, Command, OwnerArg};
 use crate::config::Config;
 use crate::output::Failure;
 use crate::{demo, output};
+
+/// The account that MUSTER_OWNER names, from before the command begins on.
+static WHOSE: OnceLock<String> = OnceLock::new();
 
 /// Does what the command line says.
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
@@ -80,6 +86,9 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         _ => {}
     }
     let config = Config::load(&cli)?;
+    if let Some(name) = config.text("MUSTER_OWNER") {
+        WHOSE.get_or_init(|| name.to_owned());
+    }
     let json = cli.json;
     match cli.command {
         Command::Serve(args) => serve::run(config, args, json).await,
@@ -188,7 +197,12 @@ fn base(config: &Config) -> String {
         .unwrap_or_else(|| "http://localhost:7447".to_owned())
 }
 
-/// The owner a command works for: the one that is named, or the only one.
+/// The account that was named for a command, by the flag or by MUSTER_OWNER.
+fn named_owner(arg: &OwnerArg) -> Option<&str> {
+    arg.owner.as_deref().or_else(|| WHOSE.get().map(String::as_str))
+}
+
+/// The owner a command works for: the one that the flag names, the one that MUSTER_OWNER names, or the only one.
 async fn owner(app: &App, arg: &OwnerArg) -> Result<OwnerId, Failure> {
     if let Some(name) = &arg.owner {
         return muster_app::accounts::find(app, name)
@@ -196,16 +210,31 @@ async fn owner(app: &App, arg: &OwnerArg) -> Result<OwnerId, Failure> {
             .map(|owner| owner.id)
             .map_err(account);
     }
-    let mut owners = muster_app::accounts::list(app).await?.into_iter();
-    match (owners.next(), owners.next()) {
-        (Some(only), None) => Ok(only.id),
-        (None, _) => Err(Failure::refused(
+    if let Some(name) = WHOSE.get() {
+        let named = |failure: Failure| failure.about(&format!("MUSTER_OWNER is {}", terminal(name)));
+        return muster_app::accounts::find(app, name)
+            .await
+            .map(|owner| owner.id)
+            .map_err(|error| named(account(error)));
+    }
+    let owners = muster_app::accounts::list(app).await?;
+    match owners.as_slice() {
+        [only] => Ok(only.id),
+        [] => Err(Failure::refused(
             "not_found",
             "there is no owner yet; make one with muster owner add NAME",
         )),
-        (Some(_), Some(_)) => Err(Failure::usage(
-            "there are several owners; say which with --owner NAME",
-        )),
+        several => {
+            const MOST: usize = 20;
+            let mut names: Vec<String> = several.iter().take(MOST).map(|one| terminal(&one.name)).collect();
+            if several.len() > MOST {
+                names.push(format!("{} more", several.len() - MOST));
+            }
+            Err(Failure::usage(format!(
+                "there are several accounts, {}; say which with --owner NAME or the variable MUSTER_OWNER. Nothing was done",
+                names.join(", ")
+            )))
+        }
     }
 }
 

@@ -73,6 +73,10 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             policies::grant(app, owner, edit, &action, &scope, &effect)
                 .await
                 .map_err(refused)?;
+            // It is made; what keeps it from firing is worth knowing, and no reason to fail.
+            if let Ok(Some(why)) = policies::never_fires(app, owner, edit, &action, &scope).await {
+                output::notice(&format!("muster: the grant was stored, but {}", terminal(&why)));
+            }
             changed(app, owner, edit.policy, json).await
         }
         P::Revoke { edit, action, scope } => {
@@ -132,7 +136,7 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             let (owner, edit) = editing(app, &edit).await?;
             let project = project::find(app, owner, &project).await?.id;
             if dry_run {
-                let grants = policies::preview(app, owner, &preset, project)
+                let grants = policies::preview(app, owner, edit, &preset, project)
                     .await
                     .map_err(refused)?;
                 return if json {
@@ -163,7 +167,15 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             owner: whose,
             file,
             replace,
-        } => import(app, &whose, &file, replace, json).await,
+            revision,
+        } => {
+            let there = if replace {
+                WhenThere::Replace
+            } else {
+                WhenThere::Refuse
+            };
+            import(app, &whose, &file, there, revision, json).await
+        }
         P::Explain {
             owner: whose,
             policy,
@@ -435,39 +447,41 @@ struct Document {
     policies: Vec<Exported>,
 }
 
-fn broken(error: &serde_json::Error) -> Failure {
-    let what = format!(
+fn broken(error: &serde_json::Error) -> String {
+    format!(
         "the document cannot be read as exported policies: {}",
         terminal(&error.to_string())
-    );
-    refused(PolicyError::Import(what))
+    )
 }
 
-/// One policy, alone or as the only one of a document.
+/// One policy, alone or as the only one of a document, for a simulation.
 fn one_exported(text: &str) -> Result<Exported, Failure> {
-    let value: Value = serde_json::from_str(text).map_err(|error| broken(&error))?;
+    let unfit = |what: String| Failure::refused("bad_document", format!("{what}; nothing was replayed"));
+    let unread = |error: serde_json::Error| unfit(broken(&error));
+    let value: Value = serde_json::from_str(text).map_err(unread)?;
     if value.get("policies").is_none() {
-        return serde_json::from_value(value).map_err(|error| broken(&error));
+        return serde_json::from_value(value).map_err(unread);
     }
-    let document: Document = serde_json::from_value(value).map_err(|error| broken(&error))?;
+    let document: Document = serde_json::from_value(value).map_err(unread)?;
     let mut policies = document.policies.into_iter();
     match (policies.next(), policies.next()) {
         (Some(only), None) => Ok(only),
-        _ => Err(refused(PolicyError::Import(
-            "the document holds other than one policy".to_owned(),
-        ))),
+        _ => Err(unfit("the document holds other than one policy".to_owned())),
     }
 }
 
-async fn import(app: &App, whose: &OwnerArg, file: &str, replace: bool, json: bool) -> Result<(), Failure> {
-    let document: Document = serde_json::from_str(&read(file)?).map_err(|error| broken(&error))?;
+async fn import(
+    app: &App,
+    whose: &OwnerArg,
+    file: &str,
+    there: WhenThere,
+    revision: Option<i64>,
+    json: bool,
+) -> Result<(), Failure> {
+    let document: Document =
+        serde_json::from_str(&read(file)?).map_err(|error| refused(PolicyError::Import(broken(&error))))?;
     let owner = owner(app, whose).await?;
-    let there = if replace {
-        WhenThere::Replace
-    } else {
-        WhenThere::Refuse
-    };
-    let found = policies::import(app, owner, document.policies, there)
+    let found = policies::import_at(app, owner, document.policies, there, revision)
         .await
         .map_err(refused)?;
     let all: Vec<Value> = found

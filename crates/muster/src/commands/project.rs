@@ -99,6 +99,7 @@ async fn on(app: &App, command: cli::Project, json: bool) -> Result<(), Failure>
             project,
             policy: word,
             none: _,
+            revision,
         } => {
             let owner = owner(app, &whose).await?;
             let found = find(app, owner, &project).await?;
@@ -106,7 +107,7 @@ async fn on(app: &App, command: cli::Project, json: bool) -> Result<(), Failure>
                 Some(word) => policy(app, owner, &word).await?,
                 None => None,
             };
-            let set = projects::set_default(app, owner, found.id, chosen)
+            let set = projects::set_default_at(app, owner, found.id, chosen, revision)
                 .await
                 .map_err(refused)?;
             shown::changed(json, || document(&set))
@@ -164,6 +165,7 @@ fn refused(error: ProjectError) -> Failure {
     match error {
         ProjectError::Repo => Failure::usage(sentence),
         ProjectError::Root { .. } => Failure::refused("not_a_folder", sentence),
+        ProjectError::StaleRevision { .. } => Failure::refused("stale_revision", sentence),
         ProjectError::NameTaken => Failure::refused("name_taken", sentence),
         ProjectError::NotFound | ProjectError::NoIntegration | ProjectError::NoPolicy => {
             Failure::refused("not_found", sentence)

@@ -64,6 +64,11 @@ async fn on(app: &muster_app::App, command: Token, json: bool) -> Result<(), Fai
             let made = accounts::create_token(app, owner, kind, label, host)
                 .await
                 .map_err(refused)?;
+            if kind == secret::TokenKind::Agent {
+                output::notice(
+                    "muster: the token is for no task, so the built-in policy closed governs it: its agent is refused every call that charges something. Name a task with --task to let it work under the task's policy",
+                );
+            }
             created(&made, json)
         }
         Token::List { owner: whose } => {

@@ -24,3 +24,4 @@ mod start;
 mod stop;
 mod support;
 mod the_loop;
+mod words;

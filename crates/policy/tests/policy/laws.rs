@@ -1,10 +1,11 @@
 //! The laws that hold for every policy, each over thousands of random ones. Never assumes that a grant is sensible.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use muster_policy::{
-    Action, Answer, Dead, Decision, Effect, Grant, Layer, LayerName, LayerState, Needs, Pair, Policy,
-    Resource, Scope, Standing, dead_rules, decide, diff, effective, explain, weigh,
+    Action, Answer, Dead, Decision, Effect, Grant, Layer, LayerEffect, LayerName, LayerState, Needs, Pair,
+    Policy, Resource, Scope, ScopeKind, Standing, Target, dead_rules, decide, diff, effective, explain,
+    weigh,
 };
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -69,6 +70,35 @@ proptest! {
             Some(effect) => prop_assert_eq!(answer.replace("not_granted", "none"), effect.as_str()),
         }
         prop_assert_ne!(emptied.to_json(), cleared.to_json());
+    }
+
+    #[test]
+    fn letters_of_another_case_name_another_resource_unless_it_is_a_repo(
+        kind in select(ScopeKind::ALL), id in "[A-Za-z][A-Za-z0-9]{0,5}", flips in proptest::collection::vec(any::<bool>(), 12),
+    ) {
+        let id = if kind == ScopeKind::Repo { format!("{id}/{id}") } else { id };
+        let flipped: String = id.chars().zip(flips.iter().chain(std::iter::repeat(&false)))
+            .map(|(c, flip)| match (flip, c.is_ascii_lowercase()) {
+                (false, _) => c,
+                (true, true) => c.to_ascii_uppercase(),
+                (true, false) => c.to_ascii_lowercase(),
+            }).collect();
+        let (one, other) = (Resource::new(kind, &id).unwrap(), Resource::new(kind, &flipped).unwrap());
+        let same = kind == ScopeKind::Repo || id == flipped;
+        prop_assert_eq!(one == other, same);
+        prop_assert_eq!(one.cmp(&other).is_eq(), same);
+        prop_assert_eq!(HashSet::from([one.clone()]).contains(&other), same);
+        prop_assert_eq!((one.id(), other.id()), (id.as_str(), flipped.as_str()));
+        // The same in what a layer says.
+        if let Some(action) = Action::ALL.iter().copied().find(|action| action.takes(kind)) {
+            let target = match kind {
+                ScopeKind::Worktree => Target::worktree(&flipped, "p").unwrap(),
+                _ => Target::new(other).unwrap(),
+            };
+            let grant = Grant { action, scope: Scope::One(one), effect: Effect::Deny };
+            let held = Layer::authored([grant]).unwrap().effect(&Pair::new(action, target));
+            prop_assert_eq!(held == Some(LayerEffect::Deny), same);
+        }
     }
 
     #[test]

@@ -541,3 +541,38 @@ fn a_layer_holds_one_effect_for_an_action_and_a_scope_and_ten_thousand_grants() 
     assert!(full.with(grant("db_read db_connection:c1 deny")).is_ok());
     assert_eq!(Effect::ALL.len(), 3);
 }
+
+#[test]
+fn a_repo_is_the_same_in_every_case_of_its_letters_and_is_shown_as_it_was_written() {
+    let held = layer("pr_write repo:Acme/App deny");
+    for named in ["repo:acme/app", "repo:ACME/APP", "repo:Acme/App"] {
+        let policy = policy(layer("pr_write any allow"), held.clone(), Layer::absent());
+        assert_eq!(
+            answer(&policy, &format!("pr_write {named}")),
+            Answer::Deny,
+            "{named}"
+        );
+        assert!(
+            held.without(Action::PrWrite, &named.parse().unwrap())
+                .unwrap()
+                .grants()
+                .is_empty()
+        );
+    }
+    let replaced = held.with(grant("pr_write repo:acme/app allow")).unwrap();
+    assert_eq!(format!("{replaced:?}"), "[\"pr_write repo:acme/app allow\"]");
+    // Stored before the two spellings were one: the strictest counts, and one edit reaches both.
+    let both = layer("pr_write repo:acme/app allow, pr_write repo:Acme/App deny");
+    assert_eq!(both.matching(&pair("pr_write repo:acme/APP")).len(), 2);
+    let policy = policy(both.clone(), Layer::absent(), Layer::absent());
+    assert_eq!(answer(&policy, "pr_write repo:acme/app"), Answer::Deny);
+    assert!(
+        both.without(Action::PrWrite, &"repo:acme/app".parse().unwrap())
+            .unwrap()
+            .grants()
+            .is_empty()
+    );
+    let turned = layer("pr_write repo:Acme/App deny, pr_write repo:acme/app allow");
+    let json = |layer: Layer| Policy::new(layer, Layer::absent(), Layer::absent()).to_json();
+    assert_eq!(json(turned), json(both));
+}

@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
-use muster_policy::{Action, Answer, Effect, Grant, Layer, LayerName, Pair, Policy, Scope, Target, Verdict};
+use muster_policy::{
+    Action, Answer, Effect, Grant, Layer, LayerName, Pair, Policy, Resource, Scope, Target, Verdict,
+};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -93,7 +95,12 @@ pub(crate) fn says_something(grant: &Grant, pair: &Pair) -> bool {
     }
     let kind = scope.split(':').next().unwrap();
     let around = named.project().map(ToString::to_string);
-    takes(grant.action, kind) && (scope == named.resource().to_string() || Some(scope) == around)
+    let named = named.resource().to_string();
+    let itself = match kind {
+        "repo" => scope.to_lowercase() == named.to_lowercase(),
+        _ => scope == named,
+    };
+    takes(grant.action, kind) && (itself || Some(scope) == around)
 }
 
 /// The verdict by the sentences of the specification, without an index.
@@ -182,8 +189,11 @@ static GRANTS: LazyLock<Vec<Grant>> = LazyLock::new(|| {
     ]
     .map(|text| text.parse().unwrap());
     let existing = world().into_iter().map(|target| target.resource().clone());
+    // Forges know one repository under every case of its letters.
+    let respelled: [Resource; 1] = ["repo:Acme/APP".parse().unwrap()];
     let scopes: Vec<Scope> = existing
         .chain(gone)
+        .chain(respelled)
         .map(Scope::One)
         // Often enough to meet the others.
         .chain([Scope::Any, Scope::Any, Scope::Any])

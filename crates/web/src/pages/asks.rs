@@ -1,4 +1,4 @@
-//! `/attention`: the calls that wait for the owner, and the two answers to each. Never decides a call itself, and never shows an argument as markup.
+//! `/attention`: the calls that wait for the owner, the two answers to each, and the calls that wait no more. Never decides a call itself, and never shows an argument as markup.
 
 use askama::Template;
 use axum::extract::{Extension, State};
@@ -16,7 +16,7 @@ use super::caller::Person;
 use super::fields::Id;
 use super::flash::{Flash, Opened, Place, Shown};
 use super::refuse;
-use super::view::{self, Here, Shell, When, counted, counted_len, lines, one_line, see_other};
+use super::view::{self, Here, PAGE, Shell, When, counted, counted_len, lines, one_line, see_other};
 use crate::Web;
 
 #[derive(Template)]
@@ -29,6 +29,50 @@ pub(super) struct AsksPage {
     /// How long an ask waits from now on.
     expiry: String,
     spoken: String,
+}
+
+#[derive(Template)]
+#[template(path = "ended.html")]
+pub(super) struct EndedPage {
+    shell: Shell,
+    /// Newest first.
+    asks: Vec<AskView>,
+    /// Where older ones begin.
+    older: Option<i64>,
+}
+
+/// How an ask came to its end.
+#[derive(Debug, Clone)]
+struct EndedView {
+    state: &'static str,
+    /// What that meant for the call.
+    means: &'static str,
+    at: Option<When>,
+    by: Option<String>,
+}
+
+impl EndedView {
+    fn new(ask: &Ask, now: Time) -> Option<Self> {
+        let means = match ask.state {
+            AskState::Parked => return None,
+            AskState::Approved => {
+                "You said yes: the call could go on, and matching ones did for 60 seconds unless a policy refused them."
+            }
+            AskState::Refused => "You said no: the call was refused, and the same call asks again.",
+            AskState::Expired => {
+                "Nobody answered in time, or the process that held the call ended: it was refused."
+            }
+            AskState::Withdrawn => {
+                "Whoever asked went away, or the task was closed: nobody waits for an answer."
+            }
+        };
+        Some(Self {
+            state: ask.state.as_str(),
+            means,
+            at: ask.decided_at.map(|at| When::new(at, now)),
+            by: ask.decided_by.as_deref().map(one_line),
+        })
+    }
 }
 
 /// An ask as its card shows it. What came from outside is already readable; the template escapes it.
@@ -50,6 +94,8 @@ struct AskView {
     about: Option<AboutView>,
     asked: When,
     expires: When,
+    /// Of one that waits no more.
+    ended: Option<EndedView>,
 }
 
 /// An action on a resource, with the name that it has.
@@ -96,6 +142,7 @@ struct ArgumentView {
 impl AskView {
     fn new(ask: Ask, now: Time) -> Self {
         Self {
+            ended: EndedView::new(&ask, now),
             id: ask.id.get(),
             plugin_tool: ask.kind == "plugin_tool",
             agent: one_line(&ask.label),
@@ -209,6 +256,21 @@ pub(super) async fn open(
     Ok(view::page(StatusCode::OK, &page))
 }
 
+/// A page of the asks that wait no more, those with a smaller id than `before`.
+pub(super) async fn ended(web: &Web, caller: &BrowserCaller, before: AskId) -> Result<Response, Response> {
+    let found = access::ended(&web.app, caller.owner, before, PAGE)
+        .await
+        .map_err(|fault| refuse::fault(&fault))?;
+    let shell = Shell::of(web, caller, Here::Asks, "Ended asks").await?;
+    let now = web.app.clock.now();
+    let page = EndedPage {
+        shell,
+        older: found.older.map(AskId::get),
+        asks: found.asks.into_iter().map(|ask| AskView::new(ask, now)).collect(),
+    };
+    Ok(view::page(StatusCode::OK, &page))
+}
+
 /// A tab that nobody looks at tells by its title that something waits.
 fn title(waiting: usize) -> String {
     match waiting {
@@ -291,6 +353,7 @@ impl AsksPage {
             }),
             asked: when(),
             expires: when(),
+            ended: None,
         };
         let page = |asks: Vec<AskView>, shown| Self {
             shell: shell(Here::Asks),
@@ -303,6 +366,32 @@ impl AsksPage {
             page(vec![ask(1, false), ask(2, true)], Some(Shown::Note("done"))),
             page(vec![], None),
         ]
+    }
+}
+
+#[cfg(test)]
+impl EndedPage {
+    pub(super) fn samples() -> Vec<Self> {
+        use super::tests::{HOSTILE, shell, when};
+        let ended = || EndedView {
+            state: "approved",
+            means: "It was.",
+            at: Some(when()),
+            by: Some(HOSTILE.to_owned()),
+        };
+        let [asks, _] = AsksPage::samples()
+            .try_into()
+            .unwrap_or_else(|_| panic!("two samples"));
+        let asks = asks.asks.into_iter().map(|ask| AskView {
+            ended: Some(ended()),
+            ..ask
+        });
+        let page = |asks, older| Self {
+            shell: shell(Here::Asks),
+            asks,
+            older,
+        };
+        vec![page(asks.collect(), Some(7)), page(vec![], None)]
     }
 }
 
@@ -416,6 +505,43 @@ mod tests {
         }
         assert!(shown.contains("/attention/asks/7/refuse"));
         assert!(html(ask(json!({}))).contains("/attention/asks/7/allow"));
+    }
+
+    #[test]
+    fn an_ask_that_ended_says_how_when_and_by_whom_and_has_no_button() {
+        let now = Time::from_micros(1_700_000_400_000_000);
+        for (state, words) in [
+            (AskState::Approved, "You said yes"),
+            (AskState::Refused, "You said no"),
+            (AskState::Expired, "Nobody answered in time"),
+            (AskState::Withdrawn, "went away"),
+        ] {
+            let ended = Ask {
+                state,
+                decided_at: Some(Time::from_micros(1_700_000_280_000_000)),
+                decided_by: Some("a<b\u{202e}".to_owned()),
+                ..ask(json!({"sql": "SELECT 1"}))
+            };
+            let page = EndedPage {
+                shell: Shell::bare("Ended asks"),
+                asks: vec![AskView::new(ended, now)],
+                older: Some(7),
+            };
+            let html = page.render().unwrap();
+            for part in [
+                words,
+                state.as_str(),
+                "2 minutes ago",
+                "a&#60;b\\u{202e}",
+                "SELECT 1",
+                "db_connection staging",
+                "/attention?ended=1&#38;before=7",
+            ] {
+                let part = part.replace("&#38;", "&amp;");
+                assert!(html.contains(&part), "{part}: {html}");
+            }
+            assert!(!html.contains("/allow") && !html.contains("/refuse\""), "{html}");
+        }
     }
 
     #[test]

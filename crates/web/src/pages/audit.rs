@@ -49,6 +49,8 @@ struct RowView {
     subject: String,
     call: Option<CallView>,
     facts: Vec<(String, String)>,
+    /// What of the row cannot be read, with the row's number.
+    unreadable: Option<String>,
 }
 
 /// A tool call, told so that it can be read.
@@ -96,6 +98,8 @@ impl From<Verified> for VerifiedView {
 impl RowView {
     fn new(entry: Entry, now: Time) -> Self {
         let call = (entry.event == "call").then(|| CallView::new(&entry));
+        let unreadable = (!entry.unreadable.is_empty())
+            .then(|| format!("row {}: {}", entry.id, entry.unreadable.join(", ")));
         let actor = match (&call, text(&entry.data, "/agent/label")) {
             (Some(_), Some(label)) => format!("{label} ({})", one_line(&entry.actor)),
             _ => one_line(&entry.actor),
@@ -116,6 +120,7 @@ impl RowView {
             subject: one_line(&entry.subject),
             call,
             facts,
+            unreadable,
         }
     }
 }
@@ -369,6 +374,7 @@ impl AuditPage {
             } else {
                 vec![(hostile(), hostile())]
             },
+            unreadable: call.is_none().then(hostile),
             call,
         };
         let call = |ran| CallView {
@@ -451,6 +457,7 @@ mod tests {
             tool: None,
             outcome: None,
             hash: String::new(),
+            unreadable: Vec::new(),
         }
     }
 
@@ -507,6 +514,26 @@ mod tests {
             (moment(""), moment("yesterday")),
             (Ok(None), Err(Nothing::Moment))
         );
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_read_whole_says_which_it_is_and_what_of_it() {
+        use askama::Template as _;
+        let broken = Entry {
+            data: Value::Null,
+            unreadable: vec!["tool", "data"],
+            ..entry(7)
+        };
+        let shell = super::super::tests::shell(Here::Audit);
+        let page = compose(
+            shell,
+            Which::default(),
+            vec![broken, entry(6)],
+            Time::from_micros(0),
+        );
+        let html = page.render().unwrap();
+        assert_eq!(html.matches("cannot be read").count(), 1);
+        assert!(html.contains("row 7: tool, data"), "{html}");
     }
 
     #[test]

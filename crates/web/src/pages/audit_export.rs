@@ -65,7 +65,7 @@ fn line(entry: &Entry) -> String {
         Value::Null => json!([]),
         pairs => pairs,
     };
-    let row = json!({
+    let mut row = json!({
         "id": entry.id.to_string(),
         "at": entry.at.rfc3339(),
         "event": entry.event,
@@ -82,5 +82,8 @@ fn line(entry: &Entry) -> String {
         "subject": entry.subject,
         "data": entry.data,
     });
+    if let (Some(row), false) = (row.as_object_mut(), entry.unreadable.is_empty()) {
+        row.insert("unreadable".to_owned(), json!(entry.unreadable));
+    }
     format!("{row}\n")
 }

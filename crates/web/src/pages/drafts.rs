@@ -9,7 +9,7 @@ use muster_app::accounts::BrowserCaller;
 use muster_app::drafts::{self, Card, DecideRefusal, Decider, Page};
 use muster_core::Fault;
 use muster_core::clock::Time;
-use muster_core::ids::{DraftId, OwnerId};
+use muster_core::ids::{AskId, DraftId, OwnerId};
 use serde::Deserialize;
 
 use super::caller::Person;
@@ -69,6 +69,7 @@ impl ArchiveView {
 pub(super) struct Which {
     tab: Option<String>,
     archived: Option<String>,
+    ended: Option<String>,
     before: Option<String>,
 }
 
@@ -81,7 +82,12 @@ pub(super) async fn show(
     Asked(which): Asked<Which>,
 ) -> Result<Response, Response> {
     match which.tab.as_deref() {
-        None | Some("asks") => asks::open(&web, &caller, &flash, opened).await,
+        None | Some("asks") => match (which.ended.as_deref(), which.before.as_deref().map(str::parse)) {
+            (None, _) => asks::open(&web, &caller, &flash, opened).await,
+            (Some("1"), None) => asks::ended(&web, &caller, AskId::new(i64::MAX)).await,
+            (Some("1"), Some(Ok(before))) => asks::ended(&web, &caller, before).await,
+            _ => Err(refuse::not_found(&headers)),
+        },
         Some("drafts") => match (which.archived.as_deref(), which.before.as_deref().map(str::parse)) {
             (None, None) => open(&web, &caller).await,
             (Some("1"), None) => archived(&web, &caller, DraftId::new(i64::MAX)).await,

@@ -335,7 +335,9 @@ pub(super) fn project_status(error: &ProjectError) -> StatusCode {
         ProjectError::NotFound | ProjectError::NoIntegration | ProjectError::NoPolicy => {
             StatusCode::NOT_FOUND
         }
-        ProjectError::NameTaken | ProjectError::InUse { .. } => StatusCode::CONFLICT,
+        ProjectError::NameTaken | ProjectError::StaleRevision { .. } | ProjectError::InUse { .. } => {
+            StatusCode::CONFLICT
+        }
         ProjectError::Fault(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

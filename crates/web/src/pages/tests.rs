@@ -204,6 +204,7 @@ fn no_text_from_outside_becomes_markup_on_any_page() {
     check("packages", packages::PackagesPage::samples());
     check("package", packages::PackagePage::samples());
     check("asks", asks::AsksPage::samples());
+    check("ended", asks::EndedPage::samples());
     check("drafts", drafts::DraftsPage::samples());
     check("archive", drafts::ArchivePage::samples());
     check("chief", chief::ChiefPage::samples());
@@ -240,6 +241,7 @@ fn every_template_is_checked() {
         "database",
         "databases",
         "drafts",
+        "ended",
         "notices",
         "overview",
         "package",

@@ -430,3 +430,36 @@ fn a_call_that_is_given_up_at_any_moment_leaves_no_ask_behind() {
         assert_eq!(doors.titles(doors.ada()).await.len(), 1);
     });
 }
+
+#[test]
+fn asks_that_wait_no_more_are_read_back_by_their_owner_alone_a_page_at_a_time() {
+    doors(|doors| async move {
+        let (agent, project, _) = asking(&doors).await;
+        let _somebody = doors.somebody().await;
+        let waiting = doors.waiting(
+            &agent,
+            1,
+            CREATE,
+            json!({"project_id": project, "title": "first <b>"}),
+        );
+        let first = doors.parked(1).await.remove(0).id;
+        decide(&doors, first, false).await;
+        waiting.result().await;
+        let cookie = doors.sign_in("ada").await;
+        let page = doors.page(&cookie, "/attention?ended=1").await;
+        for words in [
+            "<h1>Ended asks</h1>",
+            &format!("id=\"ask-{first}\""),
+            "first &#60;b&#62;",
+            "You said no",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        let older = doors
+            .page(&cookie, &format!("/attention?ended=1&before={first}"))
+            .await;
+        assert!(older.contains("No ask has come to its end yet") && !older.contains(&format!("ask-{first}")));
+        let open = doors.page(&cookie, "/attention").await;
+        assert!(open.contains("/attention?ended=1") && !open.contains("You said no"));
+    });
+}

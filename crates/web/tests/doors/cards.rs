@@ -541,6 +541,9 @@ fn an_address_that_names_no_list_of_drafts_is_not_found() {
         }
         for path in [
             "/attention?tab=calls",
+            "/attention?ended=0",
+            "/attention?ended=1&before=x",
+            "/attention?ended=1&before=-1",
             "/attention?tab=drafts&archived=0",
             "/attention?tab=drafts&before=7",
             "/attention?tab=drafts&archived=1&before=x",

@@ -397,3 +397,61 @@ fn worktree_and_diff_are_read_each_under_its_own_grant() {
         }
     });
 }
+
+#[test]
+fn a_repository_is_one_in_every_case_of_its_letters_and_is_spelled_as_its_project_does() {
+    doors(|doors| async move {
+        let (url, made) = forge().await;
+        let hub = doors.integration("hub", "forgejo", &url).await;
+        let shop = doors.project("shop", Some(("Acme/Shop", hub))).await;
+        doors.project("again", Some(("acme/shop", hub))).await;
+        let grants = [
+            ("issues_read", "any", "allow"),
+            ("issues_write", "any", "allow"),
+            ("projects_read", "any", "allow"),
+            ("pr_write", "repo:ACME/shop", "deny"),
+        ];
+        let (agent, _) = doors.agent_with(shop, "worker", &grants).await;
+        let tool = async |tool: &str, arguments: Value| doors.tool(&agent, tool, arguments).await;
+        let hub = hub.to_string();
+        // One repository, so it need not be named; another case of it is it.
+        for more in [json!({}), json!({"repo": "acme/SHOP"})] {
+            let mut arguments = json!({"integration_id": hub, "title": "Slow"});
+            arguments
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            done(&tool("muster_create_issue", arguments).await);
+        }
+        let asked: Vec<String> = made
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(what, _)| what.clone())
+            .collect();
+        assert_eq!(asked, ["issue Acme/Shop", "issue Acme/Shop"]);
+        let listed = done(&tool("muster_list_issues", json!({"integration_id": hub})).await);
+        assert_eq!(listed["issues"].as_array().unwrap().len(), 2, "listed once");
+        done(
+            &tool(
+                "muster_get_issue",
+                json!({"integration_id": hub, "key": "ACME/shop#7"}),
+            )
+            .await,
+        );
+        // One ticket becomes one task.
+        let import = |key: &str| json!({"integration_id": hub, "key": key, "project_id": shop.to_string()});
+        let first = done(&tool("muster_import_issue", import("acme/shop#7")).await);
+        let second = done(&tool("muster_import_issue", import("ACME/SHOP#7")).await);
+        assert_eq!(
+            (&first["created"], &second["created"]),
+            (&json!(true), &json!(false))
+        );
+        assert_eq!(first["task"]["id"], second["task"]["id"]);
+        // And the deny that was written in a third spelling meets the call.
+        let task = doors.task_of(shop, "work", PolicyChoice::Closed).await;
+        doors.worktree(task, "/srv/work").await;
+        let pr = json!({"task_id": task.to_string(), "title": "Faster"});
+        assert_eq!(code(&tool("muster_open_pr", pr).await), "refused_denied");
+    });
+}

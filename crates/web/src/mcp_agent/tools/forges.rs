@@ -62,7 +62,7 @@ async fn forge(call: &Calling<'_>, id: IntegrationId) -> Result<Forge, Failed> {
     })?)
 }
 
-/// The repositories of the projects that use an integration, each once.
+/// The repositories of the projects that use an integration, each once, as the oldest of them spells it.
 async fn repos(call: &Calling<'_>, id: IntegrationId) -> Result<Vec<String>, Failed> {
     let all = projects::list(call.app, call.caller.owner).await?;
     let mut repos: Vec<String> = all
@@ -71,8 +71,9 @@ async fn repos(call: &Calling<'_>, id: IntegrationId) -> Result<Vec<String>, Fai
         .filter(|repo| repo.integration.id == id)
         .map(|repo| repo.path)
         .collect();
-    repos.sort_unstable();
-    repos.dedup();
+    // Stable, so that of several spellings of one the oldest stays.
+    repos.sort_by_key(|repo| repo.to_ascii_lowercase());
+    repos.dedup_by(|other, first| other.eq_ignore_ascii_case(first));
     Ok(repos)
 }
 
@@ -107,15 +108,14 @@ fn shown(detail: &IssueDetail) -> Value {
     shown
 }
 
-/// What a call asks about, once the repository is one that a project has there. Any other is as good as none.
-fn among(repos: &[String], repo: &str) -> Result<(), Failed> {
-    if repos.iter().any(|known| known == repo) {
-        Ok(())
-    } else {
-        Err(Failed::new(
+/// The repository that a call asks about, as its project spells it. One that no project has there is as good as none.
+fn among(repos: &[String], repo: &str) -> Result<Repo, Failed> {
+    match repos.iter().find(|known| known.eq_ignore_ascii_case(repo)) {
+        Some(known) => Ok(Repo::parse(known)?),
+        None => Err(Failed::new(
             "not_found",
             "no project of your owner's has this repository at this integration; nothing was done",
-        ))
+        )),
     }
 }
 
@@ -137,8 +137,7 @@ pub(super) async fn list_issues(call: &Calling<'_>) -> Answer {
     let (permit, id) = charged(call, Action::IssuesRead).await?;
     let mut repos = repos(call, id).await?;
     if let Some(wanted) = wanted {
-        among(&repos, wanted.as_str())?;
-        repos = vec![wanted.as_str().to_owned()];
+        repos = vec![among(&repos, wanted.as_str())?.as_str().to_owned()];
     }
     let forge = forge(call, id).await?;
     let (mut issues, mut more) = (Vec::new(), false);
@@ -170,10 +169,7 @@ pub(super) async fn create_issue(call: &Calling<'_>) -> Answer {
     let (permit, id) = charged(call, Action::IssuesWrite).await?;
     let repos = repos(call, id).await?;
     let repo = match (wanted, repos.as_slice()) {
-        (Some(wanted), _) => {
-            among(&repos, wanted.as_str())?;
-            wanted
-        }
+        (Some(wanted), _) => among(&repos, wanted.as_str())?,
         (None, [only]) => Repo::parse(only)?,
         (None, []) => {
             return Err(Failed::new(
@@ -195,10 +191,12 @@ pub(super) async fn create_issue(call: &Calling<'_>) -> Answer {
 
 pub(super) async fn import_issue(call: &Calling<'_>) -> Answer {
     let key = key(call)?;
-    let ticket = TicketKey::parse(&key.to_string())?;
     let (permit, id) = charged(call, Action::IssuesWrite).await?;
     let project = readable_project(call).await?;
-    among(&repos(call, id).await?, key.repo().as_str())?;
+    // In one spelling, so that one ticket becomes one task.
+    let repo = among(&repos(call, id).await?, key.repo().as_str())?;
+    let key = IssueKey::new(repo, key.number())?;
+    let ticket = TicketKey::parse(&key.to_string())?;
     let found = forge(call, id).await?.issue_to_import(&permit, &key).await?;
     let ticket = Ticket {
         integration: id,
@@ -242,7 +240,7 @@ pub(super) async fn open_pr(call: &Calling<'_>) -> Answer {
     // What is named now must be what was charged.
     let repo = project
         .repo
-        .filter(|repo| repo.path == target.resource().id())
+        .filter(|repo| repo.path.eq_ignore_ascii_case(target.resource().id()))
         .ok_or_else(|| Failed::missing("repository"))?;
     let worktree = task.worktree.ok_or_else(|| {
         Failed::new(
