@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::work;
+
 /// The larger a statement, the longer a person needs to see what it does; nothing harmless is this long.
 pub(super) const MAX_STATEMENT: usize = 256 * 1024;
 
@@ -41,6 +43,18 @@ pub(super) struct Token<'a> {
     pub(super) at: usize,
     /// For a parenthesis the place of the other one among the tokens.
     pub(super) pair: usize,
+    /// The part of the statement that it stands in.
+    pub(super) clause: Clause,
+}
+
+/// The parts of a query where a name before a parenthesis means something of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Clause {
+    Other,
+    /// The list of tables behind FROM or JOIN, parentheses that group tables included.
+    From,
+    /// What stands behind GROUP BY, and inside of GROUPING SETS.
+    GroupBy,
 }
 
 impl<'a> Token<'a> {
@@ -141,8 +155,71 @@ pub(super) fn lex(dialect: Dialect, text: &str) -> Result<Lexed<'_>, &'static st
     if !lexer.open.is_empty() {
         return Err("a parenthesis is not closed");
     }
+    mark_clauses(&mut lexer.out.tokens);
     Ok(lexer.out)
 }
+
+/// Says of each token in which clause it stands, in one walk.
+fn mark_clauses(tokens: &mut [Token<'_>]) {
+    let mut around = Vec::new();
+    let mut now = Clause::Other;
+    let mut before: [Option<Token<'_>>; 2] = [None, None];
+    for token in tokens {
+        work::count(1);
+        let [two_before, one_before] = before;
+        let follows = |words: &[&str]| one_before.is_some_and(|before| before.is_any(words));
+        let follows_mark = |mark: &str| one_before.is_some_and(|before| before.is_mark(mark));
+        if token.is_mark(")") {
+            now = around.pop().unwrap_or(Clause::Other);
+        } else if token.kind == Kind::Word && !follows(&["as"]) && !follows_mark(".") {
+            let of_distinct =
+                follows(&["distinct"]) && two_before.is_some_and(|before| before.is_any(&["is", "not"]));
+            if (token.is_word("from") && !of_distinct) || token.is_any(&["join", "straight_join"]) {
+                now = Clause::From;
+            } else if token.is_word("by") && follows(&["group"]) {
+                now = Clause::GroupBy;
+            } else if token.is_any(ENDS_A_CLAUSE) {
+                now = Clause::Other;
+            }
+        }
+        token.clause = now;
+        if token.is_mark("(") {
+            around.push(now);
+            let goes_on = match now {
+                Clause::From => {
+                    follows(&["from", "join", "straight_join", "lateral"])
+                        || follows_mark(",")
+                        || follows_mark("(")
+                }
+                Clause::GroupBy => follows(&["sets"]),
+                Clause::Other => false,
+            };
+            if !goes_on {
+                now = Clause::Other;
+            }
+        }
+        before = [one_before, Some(*token)];
+    }
+}
+
+/// Words that no table and no alias can be named by, in any of the languages, and that end a list of tables or of groups.
+const ENDS_A_CLAUSE: &[&str] = &[
+    "select",
+    "where",
+    "group",
+    "having",
+    "window",
+    "order",
+    "limit",
+    "offset",
+    "fetch",
+    "for",
+    "union",
+    "except",
+    "intersect",
+    "returning",
+    "into",
+];
 
 const fn is_name_start(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
@@ -154,6 +231,7 @@ const fn is_name_part(byte: u8) -> bool {
 
 impl<'a> Lexer<'a> {
     fn byte(&self, ahead: usize) -> Option<u8> {
+        work::count(1);
         self.bytes.get(self.at + ahead).copied()
     }
 
@@ -168,8 +246,18 @@ impl<'a> Lexer<'a> {
             text,
             at: from,
             pair: usize::MAX,
+            clause: Clause::Other,
         });
         Ok(())
+    }
+
+    /// A text that ended. PostgreSQL joins two only over a line break, which was seen by then; side by side is an error there.
+    fn push_text(&mut self, from: usize) -> Result<(), &'static str> {
+        let beside = self.out.tokens.last().is_some_and(|last| last.kind == Kind::Text);
+        if beside && self.dialect == Dialect::Postgres {
+            return Err("two texts stand side by side");
+        }
+        self.push(Kind::Text, from)
     }
 
     /// One token or one stretch between tokens. False at the end.
@@ -187,6 +275,7 @@ impl<'a> Lexer<'a> {
                 self.at += 2;
             }
             b'\'' => self.quoted(b'\'', Kind::Text, self.plain_text_escapes())?,
+            b'.' if self.byte(1).is_some_and(|byte| byte.is_ascii_digit()) => self.number()?,
             b'"' => match self.dialect {
                 Dialect::Mysql {
                     ansi: false,
@@ -223,7 +312,9 @@ impl<'a> Lexer<'a> {
             b"\n"
         };
         let length = self.rest().iter().position(|byte| ends.contains(byte));
-        self.at = length.map_or(self.bytes.len(), |length| self.at + length);
+        let end = length.map_or(self.bytes.len(), |length| self.at + length);
+        work::count(end - self.at);
+        self.at = end;
     }
 
     fn comment(&mut self) -> Result<(), &'static str> {
@@ -305,8 +396,48 @@ impl<'a> Lexer<'a> {
     fn quoted(&mut self, quote: u8, kind: Kind, backslash: bool) -> Result<(), &'static str> {
         let from = self.at;
         self.at += 1;
+        if kind == Kind::Text {
+            return self.text(from, quote, backslash);
+        }
         self.skip_to_quote(quote, backslash)?;
         self.push(kind, from)
+    }
+
+    /// The rest of a text whose first quote is behind. PostgreSQL goes on with the same text, and its way of escaping, where a
+    /// line break and another quote follow.
+    fn text(&mut self, from: usize, quote: u8, backslash: bool) -> Result<(), &'static str> {
+        self.skip_to_quote(quote, backslash)?;
+        while self.dialect == Dialect::Postgres
+            && let Some(next) = self.continued()
+        {
+            self.at = next + 1;
+            self.skip_to_quote(quote, backslash)?;
+        }
+        self.push_text(from)
+    }
+
+    /// Where the quote stands that continues the text which just ended: behind blanks and `--` comments with a line break among them.
+    fn continued(&self) -> Option<usize> {
+        let mut broken = false;
+        let mut at = self.at;
+        loop {
+            work::count(1);
+            match (self.bytes.get(at)?, self.bytes.get(at + 1)) {
+                (b' ' | b'\t' | 0x0b | 0x0c, _) => at += 1,
+                (b'\n' | b'\r', _) => {
+                    broken = true;
+                    at += 1;
+                }
+                (b'-', Some(b'-')) => {
+                    let rest = self.bytes.get(at..).unwrap_or_default();
+                    let length = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
+                    work::count(length);
+                    at += length;
+                }
+                (b'\'', _) => return broken.then_some(at),
+                _ => return None,
+            }
+        }
     }
 
     /// Past the quote that ends what began before.
@@ -353,24 +484,58 @@ impl<'a> Lexer<'a> {
             self.at += next.ok_or("a dollar quote is not closed")? + 1;
         }
         self.at += fence.len();
-        self.push(Kind::Text, from)
+        self.push_text(from)
     }
 
+    /// `1`, `1.`, `.5`, `1e5` end where the engine ends them, whatever letters follow: `1.INTO` is a number and a word.
     fn number(&mut self) -> Result<(), &'static str> {
         let from = self.at;
-        let length = self.rest().iter().take_while(|byte| is_name_part(**byte)).count();
-        self.at += length;
-        // In MySQL a name may begin with digits.
-        let digits = self.bytes.get(from..self.at).unwrap_or_default();
-        let named = matches!(self.dialect, Dialect::Mysql { .. })
-            && !digits.iter().all(u8::is_ascii_digit)
-            && !matches!(digits, [b'0', b'x' | b'b', ..])
-            && !is_exponent(digits);
-        if !named && self.byte(0) == Some(b'.') && self.byte(1).is_some_and(|byte| byte.is_ascii_digit()) {
-            self.at += 1;
-            self.at += self.rest().iter().take_while(|byte| is_name_part(**byte)).count();
+        if matches!(self.dialect, Dialect::Mysql { .. }) && self.byte(0) != Some(b'.') {
+            let run = self.rest().iter().take_while(|byte| is_name_part(**byte)).count();
+            work::count(run);
+            let written = self.bytes.get(from..from + run).unwrap_or_default();
+            if is_hexadecimal(written) {
+                self.at += run;
+                return self.push(Kind::Number, from);
+            }
+            let digits = written.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            // A name may begin with digits.
+            if digits < run && self.exponent(digits).is_none() {
+                self.at += run;
+                return self.push(Kind::Word, from);
+            }
         }
-        self.push(if named { Kind::Word } else { Kind::Number }, from)
+        self.digits();
+        // `1..9` are two numbers of PostgreSQL.
+        if self.byte(0) == Some(b'.') && (self.byte(1) != Some(b'.') || self.at == from) {
+            self.at += 1;
+            self.digits();
+        }
+        if let Some(length) = self.exponent(0) {
+            self.at += length;
+        }
+        self.push(Kind::Number, from)
+    }
+
+    /// Past digits, with a `_` between two of them.
+    fn digits(&mut self) {
+        while self.byte(0).is_some_and(|byte| byte.is_ascii_digit())
+            || (self.byte(0) == Some(b'_') && self.byte(1).is_some_and(|byte| byte.is_ascii_digit()))
+        {
+            self.at += 1;
+        }
+    }
+
+    /// The length of `e5`, `E+5` at this distance.
+    fn exponent(&self, ahead: usize) -> Option<usize> {
+        if !matches!(self.byte(ahead), Some(b'e' | b'E')) {
+            return None;
+        }
+        let sign = usize::from(matches!(self.byte(ahead + 1), Some(b'+' | b'-')));
+        let rest = self.bytes.get(self.at + ahead + 1 + sign..).unwrap_or_default();
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        work::count(digits);
+        (digits > 0).then_some(1 + sign + digits)
     }
 
     fn word(&mut self) -> Result<(), &'static str> {
@@ -383,18 +548,19 @@ impl<'a> Lexer<'a> {
         match (word, self.byte(0), self.byte(1)) {
             ([b'e' | b'E'], Some(b'\''), _) => {
                 self.at += 1;
-                self.skip_to_quote(b'\'', true)?;
-                self.push(Kind::Text, from)
+                self.text(from, b'\'', true)
             }
             ([b'b' | b'B' | b'x' | b'X' | b'n' | b'N'], Some(b'\''), _) => {
                 self.at += 1;
-                self.skip_to_quote(b'\'', false)?;
-                self.push(Kind::Text, from)
+                self.text(from, b'\'', false)
             }
             ([b'u' | b'U'], Some(b'&'), Some(quote @ (b'\'' | b'"'))) => {
                 self.at += 2;
+                if quote == b'\'' {
+                    return self.text(from, quote, false);
+                }
                 self.skip_to_quote(quote, false)?;
-                self.push(if quote == b'"' { Kind::Escaped } else { Kind::Text }, from)
+                self.push(Kind::Escaped, from)
             }
             _ => self.push(Kind::Word, from),
         }
@@ -423,13 +589,13 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// `1e5`
-fn is_exponent(digits: &[u8]) -> bool {
-    let mut parts = digits.splitn(2, |byte| matches!(byte, b'e' | b'E'));
-    parts
-        .next()
-        .is_some_and(|front| !front.is_empty() && front.iter().all(u8::is_ascii_digit))
-        && parts
-            .next()
-            .is_some_and(|back| back.iter().all(u8::is_ascii_digit))
+/// `0x41`, `0b01`
+fn is_hexadecimal(written: &[u8]) -> bool {
+    match written {
+        [b'0', b'x', digits @ ..] if !digits.is_empty() => digits.iter().all(u8::is_ascii_hexdigit),
+        [b'0', b'b', digits @ ..] if !digits.is_empty() => {
+            digits.iter().all(|byte| matches!(byte, b'0' | b'1'))
+        }
+        _ => false,
+    }
 }

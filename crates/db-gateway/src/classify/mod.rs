@@ -3,14 +3,18 @@
 //! The verdict is advice with a purpose: it keeps away what an engine's read-only mode lets through (locks, settings, files,
 //! other sessions) and sends writes to the door that asks for the right. That nothing is written is the engine's guarantee.
 
+mod attribute;
 mod lex;
-mod mongodb;
-mod mysql;
+pub(crate) mod mongodb;
+pub(crate) mod mysql;
 mod postgres;
+mod postgres_words;
 pub(crate) mod redis;
+mod script;
 mod sql;
 pub(crate) mod sqlite;
 mod verdict;
+mod work;
 
 #[cfg(feature = "connect")]
 pub(crate) use verdict::shown;

@@ -146,6 +146,9 @@ const REFUSED_OPERATORS: &[&str] = &[
     "$listMqlEntities",
     "$_internalInhibitOptimization",
 ];
+/// Kinds of values that have had no use for long, but are taken where a name is wanted: a name in one would not be seen. `$code` is
+/// JavaScript.
+const OLD_VALUES: &[&str] = &["$symbol", "$code", "$dbPointer"];
 
 impl<'de> Visitor<'de> for Depth {
     type Value = Tree;
@@ -248,15 +251,21 @@ fn command(fields: &[(String, Tree)], top: bool) -> Verdict {
         return Verdict::refuse("the document is empty");
     };
     let options = fields.get(1..).unwrap_or_default();
-    if let Some((_, Tree::Text(db))) = options.iter().find(|(key, _)| key == "$db")
-        && matches!(db.as_str(), "admin" | "config" | "local" | "$external")
-    {
-        return Verdict::refuse("that database is the server's own");
+    match options.iter().find(|(key, _)| key == "$db") {
+        Some((_, Tree::Text(db))) if matches!(db.as_str(), "admin" | "config" | "local" | "$external") => {
+            return Verdict::refuse("that database is the server's own");
+        }
+        Some((_, Tree::Text(_))) | None => {}
+        Some(_) => return Verdict::refuse("the name of a database is a text"),
     }
-    if let Tree::Text(collection) = target
-        && is_secret(collection)
-    {
-        return Verdict::refuse("that collection holds accounts or other people's work");
+    match target {
+        Tree::Text(collection) if is_secret(collection) => {
+            return Verdict::refuse("that collection holds accounts or other people's work");
+        }
+        Tree::Document(_) | Tree::Array(_) if name != "explain" => {
+            return Verdict::refuse("the name of a collection is a text");
+        }
+        _ => {}
     }
     if name == "mapReduce" || name == "mapreduce" {
         return map_reduce(options);
@@ -327,7 +336,15 @@ fn is_session(key: &str) -> bool {
 }
 
 /// Collections of the server with accounts, keys or the statements of others in them.
-fn is_secret(collection: &str) -> bool {
+fn is_secret(name: &str) -> bool {
+    // With the database before it, or without.
+    let behind = name.split_once('.').map_or(name, |(_, behind)| behind);
+    [name, behind]
+        .iter()
+        .any(|collection| is_secret_collection(collection))
+}
+
+fn is_secret_collection(collection: &str) -> bool {
     matches!(
         collection,
         "system.users"
@@ -380,10 +397,7 @@ fn map_reduce(options: &[(String, Tree)]) -> Verdict {
 fn operators(fields: &[(String, Tree)]) -> Verdict {
     fields
         .iter()
-        .map(|(key, value)| {
-            let stages = key == "pipeline";
-            below(value, stages)
-        })
+        .map(|(key, value)| operator(key, value))
         .fold(Verdict::read("it reads"), Verdict::or_stricter)
 }
 
@@ -410,6 +424,9 @@ fn stage(fields: &[(String, Tree)]) -> Verdict {
         .iter()
         .fold(Verdict::read("it reads"), |verdict, (key, value)| {
             let this = match key.as_str() {
+                "$out" | "$merge" | "$unionWith" if matches!(value, Tree::Text(name) if is_secret(name)) => {
+                    Verdict::refuse("that collection holds accounts or other people's work")
+                }
                 "$out" | "$merge" => {
                     Verdict::write(format!("{key} writes a collection")).or_stricter(below(value, false))
                 }
@@ -434,11 +451,83 @@ fn operator(key: &str, value: &Tree) -> Verdict {
         _ if REFUSED_OPERATORS.contains(&key) || key.starts_with("$_internal") => {
             Verdict::refuse(format!("{key} runs code, never ends or shows the work of others"))
         }
-        "from" | "coll" | "into" if matches!(value, Tree::Text(name) if is_secret(name)) => {
+        _ if OLD_VALUES.contains(&key) => {
+            Verdict::refuse(format!("{key} is a kind of value that hides what it is"))
+        }
+        "from" | "coll" | "into" | "viewOn" | "to" | "ns" if matches!(value, Tree::Text(name) if is_secret(name)) => {
             Verdict::refuse("that collection holds accounts or other people's work")
         }
         // In a filter this is data with an odd key; in $lookup, $unionWith and $graphLookup it is a pipeline.
         "pipeline" => below(value, true),
         _ => below(value, false),
     }
+}
+
+/// The other database that a command names, on a connection to `own`. Where it writes and what it joins may say one of their own.
+#[cfg(feature = "connect")]
+pub(crate) fn other_database(statement: &str, own: &str) -> Option<String> {
+    let Ok(Tree::Document(fields)) = parse(statement) else {
+        return None;
+    };
+    let (name, target) = fields.first()?;
+    let options = fields.get(1..).unwrap_or_default();
+    match (name.as_str(), target) {
+        ("explain", Tree::Document(inner)) => named_in(inner, own),
+        ("renameCollection", Tree::Text(from)) => {
+            let to = options.iter().filter(|(key, _)| key == "to");
+            std::iter::once(from)
+                .chain(to.filter_map(|(_, value)| text(value)))
+                .find_map(|namespace| foreign(namespace.split('.').next().unwrap_or_default(), own))
+        }
+        _ => named_in(&fields, own),
+    }
+}
+
+#[cfg(feature = "connect")]
+const fn text(tree: &Tree) -> Option<&String> {
+    match tree {
+        Tree::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(feature = "connect")]
+fn foreign(named: &str, own: &str) -> Option<String> {
+    (named != own).then(|| shown(named))
+}
+
+#[cfg(feature = "connect")]
+fn named_in(fields: &[(String, Tree)], own: &str) -> Option<String> {
+    fields.iter().find_map(|(key, value)| {
+        let here = match (key.as_str(), value) {
+            ("$literal", _) => return None,
+            ("$out" | "$unionWith" | "out", Tree::Document(place)) => database_of(place, own),
+            ("$merge" | "$lookup" | "$graphLookup", Tree::Document(stage)) => stage
+                .iter()
+                .filter(|(key, _)| key == "into" || key == "from")
+                .find_map(|(_, place)| match place {
+                    Tree::Document(place) => database_of(place, own),
+                    _ => None,
+                }),
+            ("ns", Tree::Text(namespace)) => foreign(namespace.split('.').next().unwrap_or_default(), own),
+            _ => None,
+        };
+        here.or_else(|| match value {
+            Tree::Document(inner) => named_in(inner, own),
+            Tree::Array(items) => items.iter().find_map(|item| match item {
+                Tree::Document(inner) => named_in(inner, own),
+                Tree::Array(_) | Tree::Text(_) | Tree::Bool(_) | Tree::Number(_) | Tree::Null => None,
+            }),
+            Tree::Text(_) | Tree::Bool(_) | Tree::Number(_) | Tree::Null => None,
+        })
+    })
+}
+
+/// `{"db": …, "coll": …}`
+#[cfg(feature = "connect")]
+fn database_of(place: &[(String, Tree)], own: &str) -> Option<String> {
+    place
+        .iter()
+        .find(|(key, _)| key == "db")
+        .and_then(|(_, db)| text(db).map_or_else(|| Some("?".to_owned()), |db| foreign(db, own)))
 }

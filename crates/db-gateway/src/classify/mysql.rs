@@ -164,7 +164,7 @@ static LEADING: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     )
 });
 
-static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| Grammar {
+pub(super) static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| Grammar {
     constructs: CONSTRUCTS,
     soft_constructs: SOFT_CONSTRUCTS,
     leading: &LEADING,
@@ -228,7 +228,7 @@ fn one(tokens: Tokens<'_, '_>) -> Verdict {
         "help" => Verdict::read("it shows the manual"),
         "checksum" => judged(Verdict::read("it reads tables for a checksum"), tokens),
         "insert" | "update" | "delete" | "replace" => {
-            let verdict = if assigns(tokens) || into_place(tokens) {
+            let verdict = if assigns(tokens) || into_place(tokens, true) {
                 Verdict::refuse("it changes a variable of the session or writes a file")
             } else {
                 Verdict::write("it changes rows")
@@ -261,18 +261,30 @@ fn one(tokens: Tokens<'_, '_>) -> Verdict {
 fn query(tokens: Tokens<'_, '_>) -> Verdict {
     let verdict = if assigns(tokens) {
         Verdict::refuse("it changes a variable of the session")
-    } else if into_place(tokens) {
+    } else if into_place(tokens, false) {
         Verdict::refuse("SELECT INTO writes a file or a variable")
-    } else if tokens.changes_data() {
-        Verdict::write("a part of it changes rows")
     } else if tokens.has_pair("for", &["update", "share"]) || tokens.has_pair("lock", &["in"]) {
         Verdict::write("it locks rows")
+    } else if changes_data(tokens) {
+        Verdict::write("a part of it changes rows")
     } else if tokens.has_pair("next", &["value"]) {
         Verdict::write("it moves a sequence")
     } else {
         Verdict::read("it is a query")
     };
     judged(verdict, tokens)
+}
+
+/// These words are reserved: without quotes they name nothing, unless a dot or `@` stands before them. INSERT() and REPLACE() are
+/// functions.
+fn changes_data(tokens: Tokens<'_, '_>) -> bool {
+    tokens.all().iter().enumerate().any(|(at, token)| {
+        let called = tokens.get(at + 1).is_some_and(|next| next.is_mark("("));
+        (token.is_any(&["delete", "update"]) || (token.is_any(&["insert", "replace"]) && !called))
+            && !tokens
+                .before(at)
+                .is_some_and(|before| before.is_mark(".") || before.is_mark("@"))
+    })
 }
 
 /// `:=`
@@ -282,20 +294,21 @@ fn assigns(tokens: Tokens<'_, '_>) -> bool {
     )
 }
 
-/// `INTO OUTFILE`, `INTO DUMPFILE`, `INTO @v`; in a query every INTO.
-fn into_place(tokens: Tokens<'_, '_>) -> bool {
+/// `INTO OUTFILE`, `INTO DUMPFILE`, `INTO @v`; in a query every INTO, in a change all but the one before its table.
+fn into_place(tokens: Tokens<'_, '_>, change: bool) -> bool {
     tokens.all().iter().enumerate().any(|(at, token)| {
         token.is_word("into")
             && !tokens.before(at).is_some_and(|before| {
-                before.is_any(&[
-                    "insert",
-                    "replace",
-                    "ignore",
-                    "delayed",
-                    "low_priority",
-                    "high_priority",
-                    "as",
-                ]) || before.is_mark(".")
+                before.is_mark(".")
+                    || (change
+                        && before.is_any(&[
+                            "insert",
+                            "replace",
+                            "ignore",
+                            "delayed",
+                            "low_priority",
+                            "high_priority",
+                        ]))
             })
     })
 }
@@ -330,7 +343,7 @@ fn function(call: &Call<'_>, tokens: Tokens<'_, '_>, strict: bool) -> Verdict {
         };
     }
     let builtin = call.qualifier.as_deref().is_none_or(|schema| schema == "sys");
-    if !strict || (builtin && (READS.contains(name) || name.starts_with("st_"))) {
+    if !strict || (builtin && READS.contains(name)) {
         return Verdict::read("it is a query");
     }
     Verdict::write(format!(
@@ -389,7 +402,7 @@ fn explained(tokens: Tokens<'_, '_>, at: usize, runs: bool) -> Verdict {
     {
         Some("select" | "values" | "table" | "with") => query(tokens),
         Some("insert" | "update" | "delete" | "replace") => {
-            if assigns(tokens) {
+            if assigns(tokens) || into_place(tokens, true) {
                 Verdict::refuse("it changes a variable of the session")
             } else {
                 judged(Verdict::write("it changes rows"), tokens)
@@ -412,9 +425,27 @@ fn explained(tokens: Tokens<'_, '_>, at: usize, runs: bool) -> Verdict {
     }
 }
 
+/// What a row of SHOW GRANTS is without the hash of the account's password, or what stands for it.
+#[cfg(feature = "connect")]
+pub(crate) fn without_hash(grant: &str) -> Option<String> {
+    let (front, back) = grant.split_once(" IDENTIFIED ")?;
+    let mut parts = back.split('\'');
+    let mut kept = format!("{front} IDENTIFIED {}", parts.next().unwrap_or_default());
+    // Of '…' every second part is inside.
+    for (place, part) in parts.enumerate() {
+        kept.push('\'');
+        kept.push_str(if place % 2 == 0 { "(not shown)" } else { part });
+    }
+    Some(kept)
+}
+
 fn show(tokens: Tokens<'_, '_>) -> Verdict {
-    if assigns(tokens) || into_place(tokens) {
+    if assigns(tokens) || into_place(tokens, false) {
         return Verdict::refuse("it changes a variable of the session");
+    }
+    // SHOW GRANTS is answered without it; of these nothing else would be left.
+    if tokens.is_at(1, &["create"]) && tokens.is_at(2, &["user", "server"]) {
+        return Verdict::refuse("it shows a password or its hash; SHOW GRANTS tells what the account may do");
     }
     judged(Verdict::read("it shows what the server knows"), tokens)
 }

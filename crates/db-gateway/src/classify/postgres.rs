@@ -1,224 +1,14 @@
-//! What a statement of PostgreSQL needs. Never connects: what a parser cannot see (a view or operator that calls a function) the engine's read-only transaction stops.
+//! What a statement of PostgreSQL needs. Never connects.
+//!
+//! What calls a function without naming it (a view, an operator, a cast, a domain, a computed column) is not seen here. The
+//! read-only transaction keeps such a function from this database; what it does elsewhere, over a connection of its own or with a
+//! lock, nothing here stops. `attribute` has the rule for names behind a dot.
 
-use std::collections::HashSet;
-use std::sync::LazyLock;
-
+use super::attribute::{self, Dotted};
 use super::lex::{Dialect, Kind, Token, lex};
-use super::sql::{Call, Grammar, Tokens, listed, words};
+use super::postgres_words::{GEOGRAPHY, GRAMMAR, NO_COLUMNS, READS, REFUSED, REFUSED_FRONTS, RUN_A_TEXT};
+use super::sql::{Call, Tokens, listed};
 use super::verdict::{Class, Verdict, shown};
-
-static READS: LazyLock<HashSet<&'static str>> =
-    LazyLock::new(|| words(include_str!("words/postgres_reads.txt")));
-
-/// Functions of extensions that read, with names that a longer list would never complete.
-const READ_FRONTS: [&str; 2] = ["st_", "h3_"];
-
-/// Files, programs, the network, other sessions, locks, settings, waits.
-const REFUSED: &[&str] = &[
-    "pg_stat_file",
-    "lo_import",
-    "lo_export",
-    "pg_cancel_backend",
-    "pg_terminate_backend",
-    "pg_reload_conf",
-    "pg_switch_wal",
-    "pg_switch_xlog",
-    "pg_notify",
-    "set_config",
-    "pg_promote",
-    "pg_export_snapshot",
-    "pg_current_logfile",
-    "pg_hba_file_rules",
-    "pg_ident_file_mappings",
-    "pg_show_all_file_settings",
-    "pg_drop_replication_slot",
-    "pg_start_backup",
-    "pg_stop_backup",
-    "pg_nextoid",
-    "pg_stop_making_pinned_objects",
-    "pg_stat_force_next_flush",
-    "pg_extension_config_dump",
-    "cursor_to_xml",
-    "cursor_to_xmlschema",
-    "connectby",
-    "xslt_process",
-    "pg_logdir_ls",
-    "setseed",
-    "set_limit",
-    "heap_force_kill",
-    "heap_force_freeze",
-    "pg_isolation_test_session_is_blocked",
-];
-const REFUSED_FRONTS: &[&str] = &[
-    "pg_read_",
-    "pg_ls_",
-    "pg_file_",
-    "pg_sleep",
-    "pg_advisory_",
-    "pg_try_advisory_",
-    "pg_create_",
-    "pg_copy_",
-    "pg_replication_",
-    "pg_logical_",
-    "pg_backup_",
-    "pg_wal_replay_",
-    "pg_log_",
-    "pg_rotate_",
-    "pg_sync_replication",
-    "dblink",
-    "postgres_fdw_",
-    "query_to_xml",
-    "binary_upgrade_",
-    "http_",
-    "pg_get_wal_record",
-    "pg_get_wal_block",
-    "pg_get_wal_stats",
-    "pg_wal_summary",
-];
-/// Functions that run the statement in their first argument.
-const RUN_A_TEXT: [&str; 6] = [
-    "ts_stat",
-    "ts_rewrite",
-    "crosstab",
-    "crosstab2",
-    "crosstab3",
-    "crosstab4",
-];
-
-const CONSTRUCTS: &[&str] = &[
-    "all",
-    "and",
-    "any",
-    "array",
-    "as",
-    "between",
-    "case",
-    "explain",
-    "copy",
-    "char",
-    "character",
-    "bit",
-    "dec",
-    "decimal",
-    "numeric",
-    "float",
-    "time",
-    "timestamp",
-    "varchar",
-    "nchar",
-    "national",
-    "distinct",
-    "else",
-    "end",
-    "escape",
-    "except",
-    "fetch",
-    "from",
-    "full",
-    "group",
-    "having",
-    "ilike",
-    "in",
-    "inner",
-    "intersect",
-    "interval",
-    "into",
-    "is",
-    "join",
-    "lateral",
-    "left",
-    "like",
-    "limit",
-    "natural",
-    "not",
-    "offset",
-    "on",
-    "only",
-    "or",
-    "order",
-    "outer",
-    "overlaps",
-    "references",
-    "returning",
-    "right",
-    "select",
-    "setof",
-    "similar",
-    "some",
-    "symmetric",
-    "asymmetric",
-    "table",
-    "tablesample",
-    "then",
-    "to",
-    "union",
-    "unique",
-    "using",
-    "values",
-    "variadic",
-    "verbose",
-    "when",
-    "where",
-    "window",
-    "with",
-    "cross",
-    "collate",
-    "check",
-    "primary",
-    "foreign",
-    "operator",
-];
-const SOFT_CONSTRUCTS: &[&str] = &[
-    "over",
-    "filter",
-    "within",
-    "partition",
-    "materialized",
-    "sets",
-    "rollup",
-    "cube",
-    "by",
-    "key",
-    "precision",
-    "varying",
-    "zone",
-    "repeatable",
-    "recursive",
-    "groups",
-    "range",
-    "rows",
-    "columns",
-    "nested",
-    "passing",
-    "set",
-    "at",
-    "first",
-    "next",
-];
-
-static LEADING: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
-    words(
-        "all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create \
-         current_catalog current_date current_role current_time current_timestamp current_user default deferrable desc distinct do \
-         else end except false fetch for foreign from grant group having in initially intersect into lateral leading limit \
-         localtime localtimestamp not null offset on only or order placing primary references returning select session_user \
-         some symmetric table then to trailing true union unique user using variadic when where window with authorization binary \
-         collation concurrently cross current_schema freeze full ilike inner is isnull join left like natural notnull outer \
-         overlaps right similar tablesample verbose by escape zone document set values between row rows range groups exclude \
-         uescape filter over within content passing columns path default ordinality quotes keys conditional unconditional depth \
-         breadth cycle search nothing matched value materialized recursive repeatable no key share update of nowait skip locked \
-         ties absent error empty keep omit wrapper version standalone strip whitespace normalized nfc nfd nfkc nfkd unknown scalar \
-         explain execute call perform prepare insert delete merge if first next preceding following unbounded others show \
-         operator interval partition sets rollup cube grouping nested at overriding system",
-    )
-});
-
-static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| Grammar {
-    constructs: CONSTRUCTS,
-    soft_constructs: SOFT_CONSTRUCTS,
-    leading: &LEADING,
-    folds_quoted: false,
-});
 
 pub(super) fn classify(statement: &str) -> Verdict {
     nested(statement, 0)
@@ -232,6 +22,9 @@ fn nested(statement: &str, depth: u8) -> Verdict {
     };
     if lexed.loosening_hint {
         return Verdict::refuse("a hint in a comment changes settings");
+    }
+    if lexed.tokens.iter().any(|token| token.kind == Kind::Escaped) {
+        return Verdict::refuse("a name hides its letters; write it without U&");
     }
     match Tokens::single(&lexed.tokens) {
         Ok(tokens) => one(tokens, depth),
@@ -273,12 +66,12 @@ fn one(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
 }
 
 fn query(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
-    let verdict = if tokens.changes_data() {
+    let verdict = if tokens.has_pair("for", &["update", "share", "no", "key"]) {
+        Verdict::write("it locks rows")
+    } else if tokens.changes_data() {
         Verdict::write("a part of it changes rows")
     } else if selects_into(tokens) {
         Verdict::write("SELECT INTO creates a table")
-    } else if tokens.has_pair("for", &["update", "share", "no", "key"]) {
-        Verdict::write("it locks rows")
     } else {
         Verdict::read("it is a query")
     };
@@ -288,9 +81,12 @@ fn query(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
 fn selects_into(tokens: Tokens<'_, '_>) -> bool {
     tokens.all().iter().enumerate().any(|(at, token)| {
         token.is_word("into")
-            && !tokens.before(at).is_some_and(|before| {
-                before.is_word("as") || before.is_mark(".") || before.is_any(&["insert", "merge"])
-            })
+            && !tokens
+                .before(at)
+                .is_some_and(|before| before.is_word("as") || before.is_mark("."))
+            && !at
+                .checked_sub(1)
+                .is_some_and(|before| tokens.begins_a_change(before))
     })
 }
 
@@ -300,33 +96,47 @@ fn judged(verdict: Verdict, tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
         return verdict;
     }
     let strict = verdict.class == Class::Read;
+    let verdict = calls(tokens, strict, depth).fold(verdict, Verdict::or_stricter);
+    attribute::dotted(tokens)
+        .iter()
+        .map(|dotted| behind_a_dot(dotted, strict))
+        .fold(verdict, Verdict::or_stricter)
+}
+
+fn calls(tokens: Tokens<'_, '_>, strict: bool, depth: u8) -> impl Iterator<Item = Verdict> {
     tokens
         .calls(&GRAMMAR)
-        .map(|call| function(&call, tokens, strict, depth))
-        .fold(verdict, Verdict::or_stricter)
+        .map(move |call| function(&call, tokens, strict, depth))
+}
+
+fn reaches_beyond(name: &str) -> bool {
+    listed(name, REFUSED, REFUSED_FRONTS)
+}
+
+fn beyond(name: &str) -> Verdict {
+    Verdict::refuse(format!(
+        "{}() reaches beyond the tables of this database",
+        shown(name)
+    ))
 }
 
 /// What calling a function needs. Outside of queries (`strict` is false) an unknown one says nothing new: `t(` may be a table there.
 fn function(call: &Call<'_>, tokens: Tokens<'_, '_>, strict: bool, depth: u8) -> Verdict {
     let name = call.name.as_ref();
-    if call.escaped {
-        return Verdict::refuse("the name of a function hides its letters");
-    }
-    if listed(name, REFUSED, REFUSED_FRONTS) {
-        return Verdict::refuse(format!(
-            "{}() reaches beyond the tables of this database",
-            shown(name)
-        ));
+    if reaches_beyond(name) {
+        return beyond(name);
     }
     if RUN_A_TEXT.contains(&name) {
         return text_argument(name, call.open, tokens, depth);
     }
-    let builtin = call
-        .qualifier
-        .as_deref()
-        .is_none_or(|schema| matches!(schema, "pg_catalog" | "information_schema" | "extensions"));
-    if (builtin && READS.contains(name)) || READ_FRONTS.iter().any(|front| name.starts_with(front)) || !strict
-    {
+    let known = match call.qualifier.as_deref() {
+        None => READS.contains(name) || GEOGRAPHY.contains(name),
+        Some("pg_catalog" | "information_schema") => READS.contains(name),
+        Some("extensions") => READS.contains(name) || GEOGRAPHY.contains(name),
+        Some("postgis") => GEOGRAPHY.contains(name),
+        Some(_) => false,
+    };
+    if known || !strict {
         return Verdict::read("it is a query");
     }
     Verdict::write(format!(
@@ -335,29 +145,58 @@ fn function(call: &Call<'_>, tokens: Tokens<'_, '_>, strict: bool, depth: u8) ->
     ))
 }
 
+/// What a name behind a dot needs: see the module `attribute`.
+fn behind_a_dot(dotted: &Dotted<'_>, strict: bool) -> Verdict {
+    let name = dotted.name.as_ref();
+    if !dotted.of_value {
+        // No function of the server takes a row for its argument; but nobody has a column of such a name either.
+        return if REFUSED.contains(&name)
+            || !dotted.of_table && NO_COLUMNS.iter().any(|front| name.starts_with(front))
+        {
+            beyond(name)
+        } else {
+            Verdict::read("it is a query")
+        };
+    }
+    if reaches_beyond(name) || RUN_A_TEXT.contains(&name) {
+        return beyond(name);
+    }
+    if !strict || READS.contains(name) || GEOGRAPHY.contains(name) {
+        return Verdict::read("it is a query");
+    }
+    Verdict::write(format!(
+        "{0} behind a dot may call {0}(); a field is read by t.{0}, by (…).* or by to_jsonb(…)",
+        shown(name)
+    ))
+}
+
 fn text_argument(name: &str, open: usize, tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
     let arguments = arguments(tokens, open);
-    // ts_rewrite(query, query, query) has no statement in it; with two, the second is one.
-    let place = match (name, arguments.len()) {
-        ("ts_rewrite", 3) => return Verdict::read("it is a query"),
-        ("ts_rewrite", _) => 1,
-        _ => 0,
-    };
-    let Some([text]) = arguments
-        .get(place)
-        .copied()
-        .filter(|words| words.iter().all(|word| word.kind == Kind::Text))
-    else {
+    match (name, arguments.as_slice()) {
+        // ts_rewrite(query, query, query) has no statement in it; with two, the second is one.
+        ("ts_rewrite", [_, _, _]) => Verdict::read("it is a query"),
+        ("ts_rewrite", [_, text]) | ("ts_stat", [text] | [text, _]) => run_text(name, text, depth),
+        // Of two texts it runs both; the other form has a number.
+        (_, [text, [number]]) if number.kind == Kind::Number => run_text(name, text, depth),
+        (_, texts) => texts
+            .iter()
+            .map(|text| run_text(name, text, depth))
+            .fold(Verdict::read("it is a query"), Verdict::or_stricter),
+    }
+}
+
+/// A statement that stands as a text in an argument.
+fn run_text(name: &str, argument: &[Token<'_>], depth: u8) -> Verdict {
+    let [text] = argument else {
         return Verdict::refuse(format!("{name}() runs a text that is not written out"));
     };
-    let Some(inner) = text
-        .text
-        .strip_prefix('\'')
-        .and_then(|text| text.strip_suffix('\''))
-        .map(|text| text.replace("''", "'"))
-        .or_else(|| dollar_quoted(text.text))
-    else {
-        return Verdict::refuse(format!("{name}() runs a text with escapes in it"));
+    if text.kind != Kind::Text {
+        return Verdict::refuse(format!("{name}() runs a text that is not written out"));
+    }
+    let Some(inner) = unquoted(text.text).or_else(|| dollar_quoted(text.text)) else {
+        return Verdict::refuse(format!(
+            "{name}() runs a text with escapes in it, or one in several parts"
+        ));
     };
     if depth >= 2 {
         return Verdict::refuse("statements stand in texts in texts");
@@ -390,6 +229,20 @@ fn arguments<'t, 'a>(tokens: Tokens<'t, 'a>, open: usize) -> Vec<&'t [Token<'a>]
     found
 }
 
+/// What stands in `'…'`; nothing of a text with escapes, or of one that goes on behind a line break.
+fn unquoted(text: &str) -> Option<String> {
+    let inner = text.strip_prefix('\'')?.strip_suffix('\'')?;
+    let mut letters = inner.chars();
+    let mut found = String::with_capacity(inner.len());
+    while let Some(letter) = letters.next() {
+        if letter == '\'' && letters.next() != Some('\'') {
+            return None;
+        }
+        found.push(letter);
+    }
+    Some(found)
+}
+
 fn dollar_quoted(text: &str) -> Option<String> {
     let rest = text.strip_prefix('$')?;
     let (tag, rest) = rest.split_once('$')?;
@@ -404,7 +257,7 @@ fn explain(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
         if !tokens.is_at(2, &["select", "values", "table", "with"])
             && !tokens.get(2).is_some_and(|token| token.is_mark("("))
         {
-            runs = analyzes(tokens, open.pair);
+            runs = analyzes(tokens, 1);
             at = open.pair.saturating_add(1);
         }
     } else {
@@ -418,8 +271,30 @@ fn explain(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
     match (runs, relative.class) {
         (_, Class::Refuse) | (true, Class::Write) => relative,
         (true, Class::Read) => Verdict::read("it runs a query and shows its plan"),
-        (false, _) => Verdict::read("it shows a plan and runs nothing"),
+        (false, _) => Verdict::read("it shows a plan and runs nothing").or_stricter(planned(tokens, depth)),
     }
+}
+
+/// To make a plan the server calls functions that say they change nothing, and whoever made one may have said so wrongly.
+fn planned(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
+    let none = Verdict::read("it shows a plan and runs nothing");
+    // `ON CONFLICT (a)` looks like a call behind ON.
+    let changes = tokens.changes_data();
+    tokens
+        .calls(&GRAMMAR)
+        .filter(|call| {
+            let name = call.open.saturating_sub(1);
+            !(changes
+                && tokens.is_at(name, &["conflict"])
+                && tokens.before(name).is_some_and(|on| on.is_word("on")))
+        })
+        .map(|call| function(&call, tokens, true, depth))
+        .chain(
+            attribute::dotted(tokens)
+                .iter()
+                .map(|dotted| behind_a_dot(dotted, true)),
+        )
+        .fold(none, Verdict::or_stricter)
 }
 
 /// Partners of parentheses are numbered from the whole statement, so the inner one is judged inside of it.
@@ -437,23 +312,26 @@ fn one_explained(inner: Tokens<'_, '_>, whole: Tokens<'_, '_>, at: usize, depth:
     }
 }
 
-fn analyzes(tokens: Tokens<'_, '_>, close: usize) -> bool {
-    let mut at = 2;
-    let mut runs = false;
-    while at < close {
-        if tokens.is_at(at, &["analyze", "analyse"]) {
-            let off = tokens.is_at(at + 1, &["false", "off"])
-                || tokens.get(at + 1).is_some_and(|token| {
-                    (token.kind == Kind::Number && token.text == "0")
-                        || (token.kind == Kind::Text
-                            && matches!(token.text.to_ascii_lowercase().as_str(), "'false'" | "'off'"))
-                });
-            // The last one counts, so one that runs is enough only while nothing takes it back; being strict costs nothing.
-            runs |= !off;
+/// Whether one of the options runs the statement. Names of options may stand in quotes. Of two alike the last counts, so one that
+/// runs is enough only while nothing takes it back; being strict costs nothing.
+fn analyzes(tokens: Tokens<'_, '_>, open: usize) -> bool {
+    arguments(tokens, open).iter().any(|option| match option {
+        [name, value @ ..]
+            if name.is_name() && matches!(name.name(false).as_ref(), "analyze" | "analyse") =>
+        {
+            !matches!(value, [value] if is_off(value))
         }
-        at += 1;
-    }
-    runs
+        _ => false,
+    })
+}
+
+fn is_off(value: &Token<'_>) -> bool {
+    let word = match value.kind {
+        Kind::Text => value.text.trim_matches('\'').to_ascii_lowercase(),
+        Kind::Number => return value.text == "0",
+        _ => value.name(true).into_owned(),
+    };
+    matches!(word.as_str(), "false" | "off")
 }
 
 fn copy(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {

@@ -1,6 +1,7 @@
 //! What a command line of Redis needs, by name and subcommand. Never takes "no write flag" for a promise: a command that is not listed is refused.
 
 use super::lex::MAX_STATEMENT;
+use super::script;
 use super::verdict::{Verdict, shown};
 
 const READS: &[&str] = &[
@@ -86,7 +87,6 @@ const READS: &[&str] = &[
     "xrange",
     "xrevrange",
     "xpending",
-    "eval_ro",
     "time",
     "ping",
     "echo",
@@ -494,7 +494,7 @@ pub(crate) fn of_words(words: &[Vec<u8>]) -> Verdict {
     };
     match name.as_str() {
         "xread" => return xread(words),
-        "eval_ro" if words.len() < 3 => return Verdict::refuse("EVAL_RO without its script"),
+        "eval_ro" => return script::classify(words),
         _ => {}
     }
     let shown_name = shown(&name);

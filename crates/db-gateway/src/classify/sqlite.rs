@@ -184,7 +184,7 @@ static LEADING: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     )
 });
 
-static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| Grammar {
+pub(super) static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| Grammar {
     constructs: CONSTRUCTS,
     soft_constructs: &[],
     leading: &LEADING,

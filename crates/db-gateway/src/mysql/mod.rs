@@ -12,6 +12,7 @@ use mysql_async::{Conn, DriverError, IoError, Opts, OptsBuilder, Params, SslOpts
 
 use crate::address::{Place, Tls, Url};
 use crate::answer::{Cell, Collector, Column, Rows};
+use crate::classify::mysql::without_hash;
 use crate::error::{Error, Scrub};
 use crate::limits::Limits;
 use crate::{net, stopping};
@@ -220,6 +221,10 @@ impl Server {
                 kind: values::type_name(column),
             })
             .collect();
+        // SHOW GRANTS tells the hash of the account's own password with its rights.
+        let of_grants = described
+            .first()
+            .is_some_and(|column| column.name_str().starts_with("Grants for "));
         let mut full = false;
         while let Some(row) = result.next().await.map_err(|error| fail(&error))? {
             if full {
@@ -229,6 +234,10 @@ impl Server {
                 .iter()
                 .zip(row.unwrap())
                 .map(|(column, value)| values::cell(column, value))
+                .map(|cell| match cell {
+                    Cell::Text(grant) if of_grants => Cell::Text(without_hash(&grant).unwrap_or(grant)),
+                    other => other,
+                })
                 .collect();
             full = !collector.push(cells);
             if full && may_cut {

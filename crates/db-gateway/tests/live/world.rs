@@ -5,7 +5,10 @@ use muster_policy::{
     Action, Decision, Grant, Layer, Needs, Pair, Permit, Policy, Resource, Standing, Target, decide,
 };
 
-const CORPUS: &str = include_str!("../read_write_refuse.tsv");
+const CORPUS: [&str; 2] = [
+    include_str!("../read_write_refuse.tsv"),
+    include_str!("../more_kinds.tsv"),
+];
 
 pub(crate) fn resource() -> Resource {
     "db_connection:staging".parse().unwrap()
@@ -86,8 +89,8 @@ pub(crate) fn engine_code(answer: &Result<Answer, Error>) -> String {
 /// Statement and expected verdict, of one engine.
 pub(crate) fn corpus(engine: Engine) -> Vec<(String, &'static str)> {
     CORPUS
-        .lines()
-        .skip(1)
+        .iter()
+        .flat_map(|rows| rows.lines().skip(1))
         .map(|line| line.split('\t').collect::<Vec<_>>())
         .filter(|fields| fields[0].parse() == Ok(engine))
         .map(|fields| {
