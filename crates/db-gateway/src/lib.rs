@@ -47,7 +47,7 @@ pub use answer::{Answer, Cell, Column, Rows};
 pub use catalogue::{ColumnInfo, Description, Guarantee, Object, Rule, Schema, Wide};
 pub use classify::{Class, Verdict, classify};
 #[cfg(feature = "connect")]
-pub use connection::Connection;
+pub use connection::{Connection, classify_explained};
 pub use engine::{Engine, UnknownEngine};
 #[cfg(feature = "connect")]
 pub use error::Error;
