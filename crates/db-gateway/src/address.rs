@@ -46,7 +46,7 @@ pub(crate) enum Tls {
     Verified,
 }
 
-/// Why a text is no address of a database. It shows no part of the text but a parameter's name.
+/// Why a text is no address of a database. It shows no part of the text but a parameter's name that every client knows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("That is no address of a database: {0}.")]
 pub struct InvalidUrl(String);
@@ -131,10 +131,7 @@ impl Url {
             parameters.remove(harmless);
         }
         if let Some(key) = parameters.keys().next() {
-            return invalid(format!(
-                "the parameter {} is unknown",
-                crate::classify::shown(key)
-            ));
+            return invalid(unknown(key));
         }
         let local = match &place {
             Place::Tcp { host, .. } => is_loopback(host),
@@ -188,6 +185,75 @@ impl Url {
     }
 }
 
+/// Parameters that clients of these engines know. Any other word may be a part of a password with an & in it, and is not repeated.
+const KNOWN: &[&str] = &[
+    "application_name",
+    "channel_binding",
+    "charset",
+    "client_encoding",
+    "collation",
+    "connect_timeout",
+    "connection_limit",
+    "currentschema",
+    "dbname",
+    "fallback_application_name",
+    "gssencmode",
+    "host",
+    "hostaddr",
+    "keepalives",
+    "keepalives_idle",
+    "krbsrvname",
+    "max_connections",
+    "options",
+    "passfile",
+    "password",
+    "pgbouncer",
+    "pool_timeout",
+    "port",
+    "protocol",
+    "replication",
+    "require_auth",
+    "requirepeer",
+    "schema",
+    "search_path",
+    "serverTimezone",
+    "service",
+    "socket",
+    "socket_timeout",
+    "ssl",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "ssl-mode",
+    "ssl_mode",
+    "sslcert",
+    "sslcrl",
+    "sslkey",
+    "sslmode",
+    "sslpassword",
+    "sslrootcert",
+    "statement_cache_capacity",
+    "statement_timeout",
+    "target_session_attrs",
+    "timezone",
+    "tls",
+    "user",
+];
+
+fn named(key: &str) -> Option<&'static str> {
+    KNOWN
+        .iter()
+        .copied()
+        .find(|known| known.eq_ignore_ascii_case(key))
+}
+
+fn unknown(key: &str) -> String {
+    named(key).map_or_else(
+        || "it has a parameter that is unknown; an & in a password is written %26".to_owned(),
+        |name| format!("the parameter {name} is not one that muster takes"),
+    )
+}
+
 fn decoded(part: &str) -> Result<String, InvalidUrl> {
     percent_decode_str(part)
         .decode_utf8()
@@ -202,10 +268,10 @@ fn parameters(url: &url::Url) -> Result<HashMap<String, String>, InvalidUrl> {
             .insert(key.to_ascii_lowercase(), value.into_owned())
             .is_some()
         {
-            return invalid(format!(
-                "the parameter {} stands twice",
-                crate::classify::shown(&key)
-            ));
+            return invalid(match named(&key) {
+                Some(name) => format!("the parameter {name} stands twice"),
+                None => "a parameter stands twice".to_owned(),
+            });
         }
     }
     Ok(parameters)

@@ -12,6 +12,28 @@ use crate::limits::Limits;
 /// Beyond this a JSON reader may round an integer.
 const MAX_EXACT: i64 = (1 << 53) - 1;
 
+/// Levels of a JSON value; readers of JSON stop at a hundred or so, and the answer around it has some itself.
+const DEEPEST: usize = 64;
+
+/// How deep a JSON text nests, brackets in its strings not counted.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest, mut quoted, mut escaped) = (0_usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
 /// One value.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
@@ -70,10 +92,21 @@ impl Cell {
         std::str::from_utf8(value).map_or_else(|_| Self::bytes(value), |text| Self::Text(text.to_owned()))
     }
 
-    /// A JSON text as it is; one that is none stays text.
+    /// A JSON text as it is, on one line; one that is none, or that not every reader of JSON takes (a number beyond all bounds, half a
+    /// surrogate pair, hundreds of levels), stays text.
     #[must_use]
     pub fn json(text: &str) -> Self {
-        serde_json::from_str::<Box<RawValue>>(text).map_or_else(|_| Self::Text(text.to_owned()), Self::Json)
+        let readable = depth(text) <= DEEPEST && serde_json::from_str::<serde_json::Value>(text).is_ok();
+        // Between values a line's end is a blank like any other; in a string it cannot stand.
+        let line = if text.contains(['\n', '\r']) {
+            std::borrow::Cow::Owned(text.replace(['\n', '\r'], " "))
+        } else {
+            std::borrow::Cow::Borrowed(text)
+        };
+        match serde_json::from_str::<Box<RawValue>>(&line) {
+            Ok(raw) if readable => Self::Json(raw),
+            _ => Self::Text(text.to_owned()),
+        }
     }
 
     /// About how many bytes it prints.
@@ -261,5 +294,32 @@ impl Collector {
         self.bytes += size;
         self.rows.rows.push(row);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_json_value_is_as_the_database_wrote_it_or_a_text() {
+        let told = |text: &str| serde_json::to_string(&Cell::json(text)).unwrap();
+        for kept in [
+            r#"{"b": 12345678901234567890.10, "a": 1e2, "a": 2}"#,
+            r#"["[{\"[", 1.50]"#,
+            "-0.0",
+            r#""x""#,
+            "null",
+        ] {
+            assert_eq!(told(kept), kept);
+        }
+        assert_eq!(told("{\n \"a\":\r\n 1}"), "{  \"a\":   1}");
+        let deep = "[".repeat(DEEPEST + 1) + &"]".repeat(DEEPEST + 1);
+        for text in ["1e999", r#""\ud800""#, "{", "", "NaN", "1 2", &deep] {
+            assert!(
+                matches!(Cell::json(text), Cell::Text(kept) if kept == text),
+                "{text}"
+            );
+        }
     }
 }

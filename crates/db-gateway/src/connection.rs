@@ -301,7 +301,7 @@ impl Connection {
     ) -> Result<serde_json::Value, Error> {
         self.holds(permit, Action::DbRead)?;
         let asked = explaining(self.engine(), statement);
-        let verdict = self.classify(&asked);
+        let verdict = classify_explained(self.engine(), statement);
         if verdict.class != Class::Read {
             return Err(Error::Gate { verdict });
         }
@@ -415,6 +415,12 @@ async fn soon<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Er
         Ok(answer) => answer,
         Err(_) => silent(PATIENCE),
     }
+}
+
+/// What [`Connection::explain`] of a statement would need: a read, unless the statement says itself that it is run and does more.
+#[must_use]
+pub fn classify_explained(engine: Engine, statement: &str) -> Verdict {
+    classify(engine, &explaining(engine, statement))
 }
 
 /// The statement with the engine's word for a plan before it, unless it has one.

@@ -128,6 +128,9 @@ impl Error {
     }
 }
 
+/// Most letters of a text that are looked at.
+const LONGEST: usize = 16_000;
+
 /// Takes secrets out of what a server or a library says.
 #[derive(Clone, Default)]
 pub(crate) struct Scrub {
@@ -149,14 +152,23 @@ impl Scrub {
 
     /// At most 2,000 characters, secrets and whatever a terminal acts on replaced.
     pub(crate) fn clean(&self, said: &str) -> String {
-        let mut text = said.to_owned();
+        // Whatever a server sends, only the beginning of it is worked on.
+        let mut text: String = said.chars().take(LONGEST).collect();
+        let cut = text.len() < said.len();
         for secret in &self.secrets {
             if text.contains(secret.as_str()) {
                 text = text.replace(secret.as_str(), "***");
             }
         }
+        // The cut may have gone through a secret.
+        let whole = text.chars().count()
+            - if cut {
+                self.longest().min(text.chars().count())
+            } else {
+                0
+            };
         text.chars()
-            .take(2000)
+            .take(whole.min(2000))
             .map(|letter| {
                 if letter.is_control() && letter != '\n' {
                     ' '
@@ -165,6 +177,10 @@ impl Scrub {
                 }
             })
             .collect()
+    }
+
+    fn longest(&self) -> usize {
+        self.secrets.first().map_or(0, |secret| secret.chars().count())
     }
 
     /// Somebody answered, and did not let muster in.
@@ -183,5 +199,24 @@ impl Scrub {
             why: self.clean(&why.to_string()),
             away,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_secret_is_left_where_a_text_is_cut() {
+        let secret = "hunter2-hunter2-hunter2-hunter2-".repeat(4);
+        let scrub = Scrub::of([secret.clone()]);
+        for before in 0..130 {
+            let said = format!("{}{}", "x".repeat(before), secret.repeat(300));
+            let told = scrub.clean(&said);
+            assert!(!told.contains("hunter2"), "{before}: {told}");
+            assert!(told.contains("***"));
+        }
+        assert_eq!(scrub.clean("it is hunter"), "it is hunter");
+        assert_eq!(scrub.clean(&"y".repeat(100_000)).len(), 2000);
     }
 }

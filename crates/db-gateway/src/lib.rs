@@ -46,7 +46,7 @@ pub use answer::{Answer, Cell, Column, Rows};
 pub use catalogue::{ColumnInfo, Description, Guarantee, Object, Rule, Schema, Wide};
 pub use classify::{Class, Verdict, classify};
 #[cfg(feature = "connect")]
-pub use connection::Connection;
+pub use connection::{Connection, classify_explained};
 #[cfg(feature = "connect")]
 pub use error::Error;
 #[cfg(feature = "connect")]

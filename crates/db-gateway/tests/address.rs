@@ -121,3 +121,21 @@ fn a_connection_is_for_a_database_and_one_kind_of_it() {
     );
     assert!(Connection::new("db_connection:x".parse().unwrap(), maria, Some(mysql)).is_ok());
 }
+
+#[test]
+fn no_part_of_a_password_is_repeated_as_the_name_of_a_parameter() {
+    for text in [
+        "postgres://u@h/d?password=abc&RestOfSecret99",
+        "postgres://u@h/d?password=abc&RestOfSecret99=1",
+        "postgres://u@h/d?RestOfSecret99=1&RestOfSecret99=2",
+        "mysql://u@h/d?password=abc&RestOfSecret99",
+    ] {
+        let told = Url::parse(text).unwrap_err().to_string();
+        assert!(!told.to_lowercase().contains("restofsecret99"), "{told}");
+        assert!(told.contains("parameter"), "{told}");
+    }
+    let told = Url::parse("postgres://u@h/d?keepalives=1")
+        .unwrap_err()
+        .to_string();
+    assert!(told.contains("keepalives"), "{told}");
+}

@@ -152,7 +152,7 @@ pub(crate) fn document(value: &Value) -> Result<(), Failure> {
 }
 
 /// Prints one JSON document on a line of its own, at once.
-pub(crate) fn json_line(value: &Value) -> Result<(), Failure> {
+pub(crate) fn json_line(value: &impl serde::Serialize) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, value).map_err(std::io::Error::from)?;
     out.write_all(b"\n")?;

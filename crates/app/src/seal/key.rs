@@ -38,6 +38,13 @@ pub(super) fn read(folder: &Path) -> Result<Option<[u8; LENGTH]>, SealError> {
     let path = path(folder);
     let failed = |error: std::io::Error| unusable(&path, &error);
     let damaged = || SealError::Damaged { path: shown(&path) };
+    // Before it is opened: a pipe under this name would be waited for.
+    match std::fs::metadata(&path) {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => return Err(damaged()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    }
     let file = match File::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -157,6 +164,11 @@ mod tests {
         }
         std::fs::remove_file(&file).unwrap();
         std::fs::create_dir(&file).unwrap();
+        assert!(matches!(read(folder.path()), Err(SealError::Damaged { .. })));
+        std::fs::remove_dir(&file).unwrap();
+        // Nobody writes into it, and nobody waits for that.
+        let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+        assert!(made.success());
         assert!(matches!(read(folder.path()), Err(SealError::Damaged { .. })));
     }
 

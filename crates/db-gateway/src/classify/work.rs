@@ -23,7 +23,7 @@ pub(super) fn taken() -> usize {
 mod heavy {
     use super::super::{classify, mysql, postgres_words, sqlite};
     use super::taken;
-    use crate::engine::Engine;
+    use muster_core::engine::Engine;
 
     const MARKS: &[&str] = &[
         "(",

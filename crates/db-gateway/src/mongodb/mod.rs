@@ -1,9 +1,10 @@
 //! MongoDB: a command runs when every operator in it reads and the account's role lets it. Never lets a cursor stay open, nor a caller name another database.
 
 mod json;
+mod scope;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
@@ -44,6 +45,30 @@ pub(crate) struct Server {
     client: OnceCell<Client>,
     /// Whether any server of the address was there, be it that it would not talk.
     heard: Arc<AtomicBool>,
+    /// What came of the last try to reach one.
+    last: Arc<Mutex<Option<String>>>,
+}
+
+/// The driver's errors show its own structures; only what was said leaves.
+fn said(error: &DriverError) -> String {
+    match error.kind.as_ref() {
+        ErrorKind::Io(error) => error.to_string(),
+        ErrorKind::Command(command) => format!("{} ({})", command.message, command.code),
+        ErrorKind::Authentication { message, .. }
+        | ErrorKind::DnsResolve { message, .. }
+        | ErrorKind::InvalidArgument { message, .. }
+        | ErrorKind::InvalidResponse { message, .. }
+        | ErrorKind::InvalidTlsConfig { message, .. } => {
+            // A cause is told in the driver's own way, and stands behind what was said.
+            let said = message.split("Some(Error").next().unwrap_or_default();
+            said.trim_end_matches([' ', ':', ',']).to_owned()
+        }
+        ErrorKind::ServerSelection { .. } => "no server of the address answered".to_owned(),
+        ErrorKind::ConnectionPoolCleared { .. } => {
+            "the connection was closed by a failure on another one".to_owned()
+        }
+        _ => "the driver gave up on the server".to_owned(),
+    }
 }
 
 /// Whether an error means that nobody was there.
@@ -71,6 +96,7 @@ impl Server {
             url,
             client: OnceCell::new(),
             heard: Arc::default(),
+            last: Arc::default(),
         }
     }
 
@@ -84,7 +110,7 @@ impl Server {
             .get_or_try_init(|| async {
                 let mut options = ClientOptions::parse(&self.url.given)
                     .await
-                    .map_err(|error| self.scrub.closed(&error, nobody_there(&error)))?;
+                    .map_err(|error| self.scrub.closed(said(&error), nobody_there(&error)))?;
                 options.app_name = Some("muster".to_owned());
                 options.server_selection_timeout = Some(Duration::from_secs(10));
                 options.connect_timeout = Some(Duration::from_secs(10));
@@ -92,13 +118,16 @@ impl Server {
                 if options.tls.is_none() && self.url.tls != Tls::Off {
                     options.tls = Some(DriverTls::Enabled(TlsOptions::builder().build()));
                 }
-                let heard = Arc::clone(&self.heard);
+                let (heard, last) = (Arc::clone(&self.heard), Arc::clone(&self.last));
                 options.sdam_event_handler = Some(EventHandler::callback(move |event| {
                     if somebody_there(&event) {
                         heard.store(true, Ordering::Relaxed);
                     }
+                    if let SdamEvent::ServerHeartbeatFailed(failed) = &event {
+                        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(said(&failed.failure));
+                    }
                 }));
-                Client::with_options(options).map_err(|error| self.scrub.unreachable(error))
+                Client::with_options(options).map_err(|error| self.scrub.unreachable(said(&error)))
             })
             .await?;
         Ok(client.database(self.name()))
@@ -115,9 +144,14 @@ impl Server {
                 position: None,
             },
             ErrorKind::ServerSelection { .. } => {
-                self.scrub.closed(error, !self.heard.load(Ordering::Relaxed))
+                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                let why = match last.as_deref() {
+                    Some(last) => format!("{}: {last}", said(error)),
+                    None => said(error),
+                };
+                self.scrub.closed(why, !self.heard.load(Ordering::Relaxed))
             }
-            _ => self.scrub.unreachable(error),
+            _ => self.scrub.unreachable(said(error)),
         }
     }
 
@@ -151,6 +185,9 @@ impl Server {
             Some(Bson::String(name)) if name == self.name() => {}
             None => {}
             Some(_) => return Err(gate("it names another database than the connection's")),
+        }
+        if scope::leaves(&command, self.name()) {
+            return Err(gate("it reads or writes another database than the connection's"));
         }
         command.remove("$readPreference");
         Ok(command)
@@ -207,7 +244,11 @@ impl Server {
         {
             return Err(Error::Engine {
                 code: first.get_i32("code").unwrap_or_default().to_string(),
-                message: self.scrub.clean(first.get_str("errmsg").unwrap_or_default()),
+                message: format!(
+                    "{}{}",
+                    self.scrub.clean(first.get_str("errmsg").unwrap_or_default()),
+                    partly(&reply, errors.len())
+                ),
                 position: None,
             });
         }
@@ -529,6 +570,21 @@ fn shorten(reply: &mut Document, limits: Limits) -> bool {
         list.truncate(fitting);
     }
     cut
+}
+
+/// What a write that failed at some place did all the same. An insert counts what was stored, an update what was found, a delete what is gone.
+fn partly(reply: &Document, errors: usize) -> String {
+    let done = reply.get("n").and_then(number).unwrap_or(0);
+    let more = match errors {
+        0 | 1 => String::new(),
+        errors => format!(" {} more failed.", errors - 1),
+    };
+    match done {
+        0 => format!(" Nothing else of the command was done.{more}"),
+        done => format!(
+            " This is one part of the command; others were done and stay: the server counts {done}.{more}"
+        ),
+    }
 }
 
 /// Without what the cluster tells its drivers.

@@ -2,43 +2,23 @@
 
 use std::time::Duration;
 
-use super::Server;
 use super::describe::text;
+use super::{Server, rights};
 use crate::catalogue::{Guarantee, Wide};
 use crate::error::Error;
 use crate::limits::Limits;
 
-const RIGHTS: &str = "SELECT r.rolsuper::text, concat_ws(', ', CASE WHEN r.rolcreaterole THEN 'CREATEROLE' END, \
-     CASE WHEN r.rolcreatedb THEN 'CREATEDB' END, CASE WHEN r.rolreplication THEN 'REPLICATION' END, \
-     CASE WHEN r.rolbypassrls THEN 'BYPASSRLS' END), \
-     (SELECT string_agg(m.rolname, ', ' ORDER BY m.rolname) FROM pg_catalog.pg_roles m WHERE m.oid <> r.oid \
-        AND pg_catalog.pg_has_role(r.oid, m.oid, 'MEMBER') AND (m.rolsuper OR m.rolcreaterole OR m.rolcreatedb OR m.rolreplication \
-        OR m.rolname IN ('pg_write_all_data', 'pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', \
-        'pg_signal_backend', 'pg_checkpoint', 'pg_maintain', 'pg_create_subscription', 'pg_use_reserved_connections', \
-        'pg_signal_autovacuum_worker', 'pg_database_owner'))), \
-     (SELECT string_agg(t, ', ') FROM (SELECT n.nspname || '.' || c.relname AS t FROM pg_catalog.pg_class c \
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-        WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') \
-        AND pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') ORDER BY 1 LIMIT 5) w), \
-     (SELECT string_agg(t, ', ') FROM (SELECT n.nspname || '.' || c.relname AS t FROM pg_catalog.pg_class c \
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-        WHERE CASE WHEN c.relkind = 'S' THEN pg_catalog.has_sequence_privilege(c.oid, 'USAGE, UPDATE') ELSE false END ORDER BY 1 LIMIT 5) w), \
-     (SELECT string_agg(t, ', ') FROM (SELECT n.nspname || '.' || c.relname AS t FROM pg_catalog.pg_class c \
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE pg_catalog.pg_has_role(r.oid, c.relowner, 'USAGE') \
-        AND n.nspname !~ '^pg_toast' ORDER BY 1 LIMIT 5) w), \
-     (SELECT string_agg(n.nspname, ', ' ORDER BY n.nspname) FROM pg_catalog.pg_namespace n \
-        WHERE n.nspname !~ '^pg_(toast|temp)' AND pg_catalog.has_schema_privilege(n.oid, 'CREATE')), \
-     pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')::text, pg_catalog.current_database(), \
+/// What the statements for a narrow account are made of.
+const PLACE: &str = "SELECT pg_catalog.quote_ident(pg_catalog.current_database()), \
      (SELECT string_agg(pg_catalog.quote_ident(n.nspname), ',' ORDER BY n.nspname) FROM pg_catalog.pg_namespace n \
         WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'), \
      (SELECT string_agg(pg_catalog.quote_ident(n.nspname), ',' ORDER BY n.nspname) FROM pg_catalog.pg_namespace n, \
         pg_catalog.aclexplode(n.nspacl) a WHERE a.grantee = 0 AND a.privilege_type = 'CREATE'), \
-     pg_catalog.quote_ident(pg_catalog.current_database()), \
      (SELECT string_agg(pg_catalog.quote_ident(t.nspname) || E'\\t' || pg_catalog.quote_ident(t.rolname), E'\\n' ORDER BY t.nspname, t.rolname) \
         FROM (SELECT DISTINCT n.nspname, o.rolname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
         JOIN pg_catalog.pg_roles o ON o.oid = c.relowner WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') \
-        AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema') t) \
-     FROM pg_catalog.pg_roles r WHERE r.rolname = CURRENT_USER";
+        AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema') t), \
+     pg_catalog.current_setting('server_version_num')";
 
 /// For tries that must fail quickly.
 fn short() -> Limits {
@@ -68,36 +48,26 @@ impl Server {
     }
 
     pub(crate) async fn wide(&self) -> Result<Wide, Error> {
-        let rows = self.read(RIGHTS, Limits::default()).await?;
-        let row = rows.rows.first().cloned().unwrap_or_default();
-        let said = |at: usize| text(row.get(at)).unwrap_or_default();
+        let place = self.read(PLACE, Limits::default()).await?;
+        let place = place.rows.first().cloned().unwrap_or_default();
+        let said = |at: usize| text(place.get(at)).unwrap_or_default();
+        let version = said(4).parse().unwrap_or(0);
         let mut reasons = Vec::new();
-        if said(0) == "true" {
-            reasons.push(
-                "The account is a superuser: it reads files, runs programs and passes every check."
-                    .to_owned(),
-            );
-        } else {
-            let mut add = |at: usize, words: &str| {
-                let what = said(at);
-                if !what.is_empty() {
-                    reasons.push(format!("{words} {what}."));
+        for (words, asked) in rights::of(version) {
+            let rows = self.read(&asked, Limits::default()).await?;
+            let what = rows.rows.first().and_then(|row| text(row.first()));
+            if let Some(what) = what.filter(|what| !what.is_empty()) {
+                reasons.push(format!("{words} {what}."));
+                // Who passes every check has every other right as well.
+                if words == rights::SUPERUSER {
+                    break;
                 }
-            };
-            add(1, "The account has the attributes");
-            add(2, "The account is a member of");
-            add(3, "The account may change rows of");
-            add(4, "The account may move the sequences");
-            add(5, "The account owns, and so may change or drop,");
-            add(6, "The account may create objects in the schemas");
-            if said(7) == "true" {
-                reasons.push("The account may create schemas in the database.".to_owned());
             }
         }
         Ok(Wide {
             wide: !reasons.is_empty(),
             reasons,
-            statements: narrow(&said(11), &said(9), &said(10), &said(12)),
+            statements: narrow(&said(0), &said(1), &said(2), &said(3)),
         })
     }
 

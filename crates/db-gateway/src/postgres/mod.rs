@@ -2,6 +2,7 @@
 
 mod check;
 mod describe;
+mod rights;
 mod values;
 mod wire;
 
@@ -357,6 +358,9 @@ impl Taking {
     }
 
     fn columns(&mut self, body: &RowDescriptionBody) {
+        // A statement has one description; a server that sends more of them must not be able to pile them up.
+        self.types.clear();
+        self.collector.rows.columns.clear();
         let mut fields = body.fields();
         while let Ok(Some(field)) = fields.next() {
             self.types.push(field.type_oid());

@@ -19,6 +19,12 @@ use crate::stopping;
 
 /// Above a row's limit a row is read past and never held.
 const SLACK: usize = 64 * 1024;
+/// What is held of an error; what is behind it is read past.
+const ERROR: usize = 64 * 1024;
+/// The length that such a beginning says of itself: without its tag, with two ends behind it.
+const ERROR_LENGTH: u32 = 64 * 1024 + 1;
+/// The largest message of any other kind. The description of as many columns as a server can have takes a seventh of it.
+const LARGEST: usize = 1024 * 1024;
 /// How long a server is asked to stop a statement, and how often.
 const STOPPING: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_millis(250);
@@ -231,9 +237,26 @@ impl Session {
                 backend::Header::parse(&self.inbox).map_err(|error| self.scrub.unreachable(error))?
             {
                 let length = usize::try_from(header.len()).unwrap_or(0) + 1;
-                if header.tag() == backend::DATA_ROW_TAG && length > largest.saturating_add(SLACK) {
-                    self.skip(length).await?;
-                    return Ok(Incoming::Oversized);
+                match header.tag() {
+                    backend::DATA_ROW_TAG if length > largest.saturating_add(SLACK) => {
+                        self.skip(length).await?;
+                        return Ok(Incoming::Oversized);
+                    }
+                    backend::DATA_ROW_TAG => {}
+                    backend::ERROR_RESPONSE_TAG if length > ERROR => {
+                        return self.shortened(length).await.map(Incoming::Message);
+                    }
+                    // Nobody reads either.
+                    backend::NOTICE_RESPONSE_TAG | backend::COPY_DATA_TAG if length > ERROR => {
+                        self.skip(length).await?;
+                        continue;
+                    }
+                    _ if length > LARGEST => {
+                        return Err(self
+                            .scrub
+                            .unreachable("the server sent a message larger than 1 MiB that is no row"));
+                    }
+                    _ => {}
                 }
             }
             match Message::parse(&mut self.inbox).map_err(|error| self.scrub.unreachable(error))? {
@@ -251,6 +274,25 @@ impl Session {
                 None => self.fill().await?,
             }
         }
+    }
+
+    /// An error too large to hold: its beginning, in which its code stands.
+    async fn shortened(&mut self, length: usize) -> Result<Message, Error> {
+        while self.inbox.len() < ERROR {
+            self.fill().await?;
+        }
+        let mut begun = self.inbox.split_to(ERROR);
+        self.skip(length - ERROR).await?;
+        // The ends of the text that was cut and of the list of fields.
+        begun.extend_from_slice(&[0, 0]);
+        let told = ERROR_LENGTH.to_be_bytes();
+        for (place, byte) in begun.iter_mut().skip(1).zip(told) {
+            *place = byte;
+        }
+        Message::parse(&mut begun).ok().flatten().ok_or_else(|| {
+            self.scrub
+                .unreachable("the server sent an error that nobody understands")
+        })
     }
 
     /// Reads up to the end of every answer, or until the server hangs up.
@@ -367,4 +409,89 @@ async fn ask_to_stop(url: &Url, key: (i32, i32)) {
     frontend::cancel_request(key.0, key.1, &mut ask);
     let _ = stream.write_all(&ask).await;
     let _ = stream.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A session with somebody who says `said` and then `again` without end.
+    async fn told(said: Vec<u8>, again: Vec<u8>) -> Session {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            if stream.write_all(&said).await.is_ok() {
+                while !again.is_empty() && stream.write_all(&again).await.is_ok() {}
+            }
+        });
+        let url = Url::parse(&format!("postgres://u@127.0.0.1:{port}/d")).unwrap();
+        Session {
+            stream: net::connect(&url).await.unwrap(),
+            inbox: BytesMut::new(),
+            outbox: BytesMut::new(),
+            key: (0, 0),
+            scrub: url.scrub(),
+            used: false,
+            looks: false,
+            owed: 0,
+        }
+    }
+
+    fn message(tag: u8, length: u32, body: &[u8]) -> Vec<u8> {
+        [&[tag][..], &(length + 4).to_be_bytes(), body].concat()
+    }
+
+    #[tokio::test]
+    async fn of_an_error_only_its_beginning_is_held() {
+        let mut body = b"SERROR\0VERROR\0C22P02\0M".to_vec();
+        body.resize(3_000_000, b'x');
+        let mut said = message(b'E', 3_000_002, &body);
+        said.extend_from_slice(&[0, 0]);
+        // Notices of any size are read past.
+        said.splice(..0, message(b'N', 3_000_000, &body));
+        said.extend_from_slice(&message(b'Z', 1, b"I"));
+        let mut session = told(said, Vec::new()).await;
+        let Message::ErrorResponse(error) = session.message(1000).await.unwrap() else {
+            panic!()
+        };
+        let (code, message, _) = super::told(&mut error.fields());
+        assert_eq!(code, "22P02");
+        assert!(
+            message.len() < ERROR && message.starts_with("xxx"),
+            "{}",
+            message.len()
+        );
+        assert!(matches!(
+            session.message(1000).await.unwrap(),
+            Message::ReadyForQuery(_)
+        ));
+        assert!(session.inbox.capacity() < 4 * LARGEST);
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_no_row_and_larger_than_any_has_to_be_ends_the_session() {
+        for tag in [b'T', b'S', b'C', b'R', b'A'] {
+            let mut session = told(message(tag, 0x7fff_0000, &[]), vec![b'x'; 65_536]).await;
+            let Err(error) = session.message(1000).await else {
+                panic!("{tag}")
+            };
+            assert!(error.to_string().contains("larger than 1 MiB"), "{error}");
+            assert!(session.inbox.capacity() < 4 * LARGEST);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_without_end_is_not_held_either() {
+        let mut session = told(message(b'E', 0x7fff_0000, &[]), vec![b'x'; 65_536]).await;
+        let waited = tokio::time::timeout(Duration::from_millis(300), session.message(1000)).await;
+        assert!(waited.is_err());
+        assert!(
+            session.inbox.capacity() < 4 * LARGEST,
+            "{}",
+            session.inbox.capacity()
+        );
+    }
 }

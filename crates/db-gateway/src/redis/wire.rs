@@ -10,6 +10,9 @@ use crate::limits::Limits;
 use crate::net::{self, Stream};
 
 const MAX_DEPTH: usize = 32;
+/// What the server's own words leave out.
+const BUSY: &str = " Until that script has ended the server answers nobody, and no call of the gateway can end it: your owner can, with SCRIPT KILL, \
+     or FUNCTION KILL, on an account that may. Nothing was done.";
 
 pub(super) struct Session {
     stream: Stream,
@@ -46,6 +49,8 @@ impl Session {
     pub(super) async fn connect(url: &Url) -> Result<Self, Error> {
         let mut session = Self::bare(url).await?;
         let refused = |error: Error, scrub: &Scrub| match error {
+            // It would let muster in, and just cannot say so.
+            Error::Engine { ref code, .. } if code == "BUSY" => error,
             Error::Engine { code, message, .. } => scrub.unreachable(format!("{code} {message}")),
             other => other,
         };
@@ -107,9 +112,13 @@ impl Session {
                 ":" => Cell::int(number()?),
                 "-" if open.is_empty() => {
                     let (code, message) = rest.split_once(' ').unwrap_or((rest, ""));
+                    let mut message = self.scrub.clean(message);
+                    if code == "BUSY" {
+                        message.push_str(BUSY);
+                    }
                     return Err(Error::Engine {
                         code: code.to_owned(),
-                        message: self.scrub.clean(message),
+                        message,
                         position: None,
                     });
                 }

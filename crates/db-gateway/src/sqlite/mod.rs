@@ -1,10 +1,11 @@
 //! SQLite: every read on a handle that cannot write, behind an authorizer that lets through only what reads. Never opens a second file.
 
+mod bounded;
 mod describe;
+mod thread;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -19,11 +20,17 @@ use crate::catalogue::Guarantee;
 use crate::classify::sqlite::{ASKING, GETTERS};
 use crate::error::Error;
 use crate::limits::Limits;
+use thread::Stop;
 
-/// The largest value that a statement may make or read.
-const LARGEST_VALUE: i32 = 64 * 1024 * 1024;
+/// The largest value that a reading statement may make or read. One step of the machine works on values as a whole and is not interrupted, so
+/// their size bounds how long it takes.
+const LARGEST_READ: i32 = 4 * 1024 * 1024;
+/// The same of a statement that writes: who may write may fill the disk as well.
+const LARGEST_WRITTEN: i32 = 64 * 1024 * 1024;
+/// The longest pattern of LIKE and GLOB, in bytes; each letter of a value may be held against each of a pattern.
+const LONGEST_PATTERN: i32 = 512;
 /// How many steps of the machine go by between two looks at the clock.
-const STEPS: i32 = 2000;
+const STEPS: i32 = 50;
 const CODE_INTERRUPT: i32 = 9;
 
 #[derive(Clone)]
@@ -74,18 +81,10 @@ impl File {
         mode: Mode,
     ) -> Result<Rows, Error> {
         let (path, statement) = (self.path.clone(), statement.to_owned());
-        let stop = Stop::default();
-        let stopped = Arc::clone(&stop.0);
-        let answer =
-            tokio::task::spawn_blocking(move || run(&path, &statement, &values, limits, mode, &stopped))
-                .await;
-        drop(stop);
-        answer.unwrap_or_else(|_| {
-            Err(Error::Unreachable {
-                why: "the thread that reads the file ended".to_owned(),
-                away: false,
-            })
+        thread::run(limits, move |stop| {
+            run(&path, &statement, &values, limits, mode, stop)
         })
+        .await
     }
 
     pub(crate) async fn version(&self) -> Result<String, Error> {
@@ -141,16 +140,6 @@ impl File {
     }
 }
 
-/// Set when the caller is gone.
-#[derive(Default)]
-struct Stop(Arc<AtomicBool>);
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 fn failed(error: &rusqlite::Error, limits: Limits) -> Error {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => {
@@ -183,7 +172,7 @@ fn failed(error: &rusqlite::Error, limits: Limits) -> Error {
     }
 }
 
-fn open(path: &Path, limits: Limits, mode: Mode, stopped: &Arc<AtomicBool>) -> Result<Connection, Error> {
+fn open(path: &Path, limits: Limits, mode: Mode, stop: &Arc<Stop>) -> Result<Connection, Error> {
     // A pipe or a device would block or act.
     match std::fs::metadata(path) {
         Ok(kind) if kind.is_file() => {}
@@ -215,14 +204,21 @@ fn open(path: &Path, limits: Limits, mode: Mode, stopped: &Arc<AtomicBool>) -> R
                 away: false,
             }
         })?;
+    stop.holds(connection.get_interrupt_handle());
     connection
         .busy_timeout(limits.time.min(Duration::from_secs(5)))
         .map_err(unguarded)?;
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)
         .map_err(unguarded)?;
+    let largest = if mode == Mode::Write {
+        LARGEST_WRITTEN
+    } else {
+        LARGEST_READ
+    };
     for (limit, most) in [
-        (Limit::SQLITE_LIMIT_LENGTH, LARGEST_VALUE),
+        (Limit::SQLITE_LIMIT_LENGTH, largest),
+        (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_PATTERN),
         (Limit::SQLITE_LIMIT_SQL_LENGTH, 512 * 1024),
         (Limit::SQLITE_LIMIT_ATTACHED, i32::from(mode == Mode::Write)),
         (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
@@ -230,12 +226,10 @@ fn open(path: &Path, limits: Limits, mode: Mode, stopped: &Arc<AtomicBool>) -> R
         connection.set_limit(limit, most).map_err(unguarded)?;
     }
     let deadline = Instant::now() + limits.time;
-    let stopped = Arc::clone(stopped);
+    bounded::put(&connection).map_err(unguarded)?;
+    let stop = Arc::clone(stop);
     connection
-        .progress_handler(
-            STEPS,
-            Some(move || stopped.load(Ordering::Relaxed) || Instant::now() >= deadline),
-        )
+        .progress_handler(STEPS, Some(move || stop.is_told() || Instant::now() >= deadline))
         .map_err(unguarded)?;
     connection
         .authorizer(Some(move |context: AuthContext<'_>| {
@@ -299,9 +293,9 @@ fn run(
     values: &[String],
     limits: Limits,
     mode: Mode,
-    stopped: &Arc<AtomicBool>,
+    stop: &Arc<Stop>,
 ) -> Result<Rows, Error> {
-    let connection = open(path, limits, mode, stopped)?;
+    let connection = open(path, limits, mode, stop)?;
     let fail = |error: rusqlite::Error| failed(&error, limits);
     let mut statement = connection.prepare(text).map_err(fail)?;
     if mode == Mode::Plan && statement.is_explain() == 0 {

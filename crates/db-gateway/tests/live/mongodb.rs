@@ -219,6 +219,45 @@ mod heavy {
             .await
             .unwrap_err();
         assert_eq!(again.engine_code(), Some("11000"));
+        assert!(
+            again
+                .to_string()
+                .contains("Nothing else of the command was done."),
+            "{again}"
+        );
+        // One of two was stored, and that is said.
+        let both = r#"{"insert":"b","documents":[{"_id":77},{"_id":2}]}"#;
+        let partly = connection
+            .write(&may_write(), both, true, limits())
+            .await
+            .unwrap_err();
+        assert!(partly.to_string().contains("the server counts 1."), "{partly}");
+        assert!(document(read(&connection, r#"{"count":"b","query":{"_id":77}}"#).await).contains("\"n\":1"));
+        // An account that could write everywhere writes to its own database alone.
+        let admin = server.admin().await;
+        let everywhere = self::connection(&server.url("root", "admin"), None);
+        for stage in [
+            r#"{"$out":{"db":"other","coll":"stolen"}}"#,
+            r#"{"$merge":{"into":{"db":"other","coll":"stolen"}}}"#,
+        ] {
+            let command = format!(r#"{{"aggregate":"a","pipeline":[{stage}],"cursor":{{}}}}"#);
+            let refused = everywhere.write(&may_write(), &command, true, limits()).await;
+            assert!(matches!(refused, Err(Error::Gate { .. })), "{refused:?}");
+        }
+        assert!(
+            !admin
+                .list_database_names()
+                .await
+                .unwrap()
+                .contains(&"other".to_owned())
+        );
+        let own = r#"{"aggregate":"a","pipeline":[{"$out":"copy"}],"cursor":{}}"#;
+        document(everywhere.write(&may_write(), own, true, limits()).await);
+        document(
+            everywhere
+                .write(&may_write(), r#"{"drop":"copy"}"#, true, limits())
+                .await,
+        );
         let permit = may_read();
         let objects = connection.objects(&permit, None, limits()).await.unwrap();
         assert_eq!(
@@ -256,5 +295,10 @@ mod heavy {
             !format!("{error} {error:?} {wrong:?}").contains("OTHERPASSWORD"),
             "{error}"
         );
+        let nobody = self::connection("mongodb://127.0.0.1:1/app?directConnection=true", None);
+        for error in [error, read(&nobody, r#"{"find":"a"}"#).await.unwrap_err()] {
+            let said = error.to_string();
+            assert!(!said.contains(['{', '}']) && !said.contains("Some("), "{said}");
+        }
     }
 }

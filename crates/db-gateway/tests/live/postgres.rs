@@ -419,6 +419,20 @@ mod heavy {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
 
+            // An error is as large as the value that it shows; its beginning is enough.
+            let large = read(&connection, "SELECT ('a' || repeat('b', 50000000))::uuid").await;
+            let Err(Error::Engine { code, message, .. }) = &large else {
+                panic!("{large:?}")
+            };
+            assert_eq!((code.as_str(), message.len()), ("22P02", 2000), "{message}");
+            assert_eq!(json(&connection, "SELECT 1").await, "[[1]]");
+            // JSON is as it was written: its digits, its keys, each in its place.
+            let kept = r#"{"b": 12345678901234567890.10, "a": 1e2, "a": 2}"#;
+            assert_eq!(
+                json(&connection, &format!("SELECT '{kept}'::json")).await,
+                format!("[[{kept}]]")
+            );
+
             let wrong = read(&connection, "SELECT nothere FROM t").await.unwrap_err();
             assert!(
                 matches!(&wrong, Error::Engine { code, position: Some(8), .. } if code == "42703"),
@@ -533,10 +547,70 @@ mod heavy {
                 ("CREATE ROLE c LOGIN; GRANT pg_read_server_files TO c", "c"),
                 ("CREATE ROLE d LOGIN; GRANT USAGE ON SEQUENCE s TO d", "d"),
                 ("CREATE ROLE e LOGIN; GRANT CREATE ON SCHEMA public TO e", "e"),
+                (
+                    "CREATE ROLE f1 LOGIN; GRANT EXECUTE ON FUNCTION pg_switch_wal() TO f1",
+                    "f1",
+                ),
+                (
+                    "CREATE ROLE f2 LOGIN; GRANT EXECUTE ON FUNCTION pg_read_file(text) TO f2",
+                    "f2",
+                ),
+                ("CREATE ROLE g LOGIN NOINHERIT; GRANT writer TO g", "g"),
+                (
+                    "CREATE ROLE h1 LOGIN; CREATE ROLE h2 LOGIN NOINHERIT; CREATE ROLE h3; GRANT UPDATE (v) ON t TO h3; GRANT h3 TO h2; GRANT h2 TO h1",
+                    "h1",
+                ),
+                ("CREATE ROLE i LOGIN; GRANT INSERT (v) ON t TO i", "i"),
+                (
+                    "CREATE ROLE j LOGIN; CREATE EXTENSION postgres_fdw; CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw; GRANT USAGE ON FOREIGN SERVER far TO j",
+                    "j",
+                ),
+                (
+                    "CREATE ROLE k LOGIN; GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO k",
+                    "k",
+                ),
+                (
+                    "CREATE ROLE l LOGIN; SELECT lo_create(4711); GRANT UPDATE ON LARGE OBJECT 4711 TO l",
+                    "l",
+                ),
+                ("CREATE ROLE m LOGIN; GRANT pg_monitor TO m", "m"),
+                ("CREATE ROLE n LOGIN; GRANT pg_signal_backend TO n", "n"),
+                ("CREATE ROLE o LOGIN; ALTER FUNCTION f() OWNER TO o", "o"),
+                ("CREATE ROLE p LOGIN NOINHERIT; GRANT postgres TO p", "p"),
             ] {
                 server.psql(made);
                 let wide = connection(&server.url(given), None).wide().await.unwrap();
                 assert!(wide.wide, "{made}");
+            }
+            if server.psql("SHOW server_version_num").parse::<u32>().unwrap() >= 150_000 {
+                for (made, given) in [
+                    (
+                        "CREATE ROLE q LOGIN; GRANT SET ON PARAMETER log_statement TO q",
+                        "q",
+                    ),
+                    (
+                        "CREATE ROLE r LOGIN; GRANT ALTER SYSTEM ON PARAMETER work_mem TO r",
+                        "r",
+                    ),
+                ] {
+                    server.psql(made);
+                    let wide = connection(&server.url(given), None).wide().await.unwrap();
+                    assert!(wide.reasons[0].contains("settings"), "{made}: {:?}", wide.reasons);
+                }
+            }
+            // What reads and no more is narrow, however it came to that.
+            for (made, given) in [
+                ("CREATE ROLE s1 LOGIN; GRANT pg_read_all_data TO s1", "s1"),
+                ("CREATE ROLE s2 LOGIN; GRANT SELECT (id) ON t TO s2", "s2"),
+                ("CREATE ROLE s3 LOGIN NOINHERIT; GRANT reader TO s3", "s3"),
+                (
+                    "CREATE ROLE s4 LOGIN; GRANT SELECT ON LARGE OBJECT 4711 TO s4",
+                    "s4",
+                ),
+            ] {
+                server.psql(made);
+                let wide = connection(&server.url(given), None).wide().await.unwrap();
+                assert!(!wide.wide, "{made}: {:?}", wide.reasons);
             }
             // The statements that are printed make an account that passes.
             server.psql("CREATE ROLE maker; GRANT USAGE, CREATE ON SCHEMA public TO maker; SET ROLE maker; CREATE TABLE made (a int); RESET ROLE;");

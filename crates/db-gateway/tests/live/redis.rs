@@ -174,8 +174,16 @@ mod heavy {
                 r#"{"reply":9,"truncated":false}"#
             );
             assert_eq!(
-                passes(&connection, r#"EVAL_RO "return {1,{2,'x'},'\xff'}" 0"#).await,
-                r#"{"reply":[1,[2,"x"],"/w=="],"truncated":false}"#
+                passes(&connection, "XRANGE x - +").await,
+                r#"{"reply":[["1-1",["a","b"]]],"truncated":false}"#
+            );
+            let bytes = connection
+                .write(&may_write(), r#"SET k "\xff""#, true, limits())
+                .await;
+            assert_eq!(reply(bytes), r#"{"reply":"OK","truncated":false}"#);
+            assert_eq!(
+                passes(&connection, "MGET k nothere").await,
+                r#"{"reply":["/w==",null],"truncated":false}"#
             );
             for line in ["GETDEL k", " getdel k", "EVAL \"return 1\" 0", "SORT l STORE m"] {
                 assert!(
@@ -302,6 +310,89 @@ mod heavy {
             assert!(
                 !format!("{error} {error:?} {wrong:?}").contains("OTHERPASSWORD"),
                 "{error}"
+            );
+        }
+    }
+
+    // Of each kind: one that was granted by name, by category, by all but some; on its own keys; and what only reads.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn whatever_way_an_account_came_to_a_right_that_writes_it_is_wide() {
+        for server in Server::all() {
+            let before = server.world();
+            for (rules, named) in [
+                ("~app:* +@all -@admin -@dangerous -@scripting", "SET"),
+                ("~* +@read +@string +@hash", "SET"),
+                ("~* +@all -del -pexpire -config -eval -publish", "SET"),
+                ("~* -@all +@read +append +multi", "APPEND"),
+                ("~app:* -@all +@read +append", "APPEND"),
+                ("~* -@all +@read +append +acl|whoami +acl|dryrun", "APPEND"),
+                ("~* -@all +@read +sadd +multi +discard", "SADD"),
+                ("~* -@all +@read +zadd", "ZADD"),
+                ("~* -@all +@read +xadd", "XADD"),
+                ("~* -@all +@read +flushall", "FLUSHALL"),
+                ("~* -@all +@read +config|set", "CONFIG SET"),
+                ("~* -@all +@read +eval", "EVAL"),
+                ("~* -@all +@read +fcall", "FCALL"),
+                ("~* &* -@all +@read +publish", "PUBLISH"),
+                ("~* resetchannels &only -@all +@read +publish", "PUBLISH"),
+                ("%R~* -@all +@read +set", "SET"),
+                // Everything is sent, and changes nothing.
+                ("~* &* +@all -multi -acl|dryrun", "SET"),
+            ] {
+                server.admin(&format!("ACL SETUSER tried reset on >SECRETPASSWORD {rules}"));
+                let account = connection(&server.url("tried:SECRETPASSWORD@"), None);
+                let wide = account.wide().await.unwrap();
+                assert!(wide.wide, "{rules}");
+                assert!(wide.reasons[0].contains(named), "{rules}: {:?}", wide.reasons);
+            }
+            for rules in [
+                "~* -@all +@read",
+                "~* -@all +@read -@dangerous +ping +info +multi",
+                "~app:* -@all +@read -@dangerous +ping +select",
+                "~* -@all +@read +acl|whoami +acl|dryrun",
+            ] {
+                server.admin(&format!("ACL SETUSER tried reset on >SECRETPASSWORD {rules}"));
+                let account = connection(&server.url("tried:SECRETPASSWORD@"), None);
+                let wide = account.wide().await.unwrap();
+                assert!(!wide.wide, "{rules}: {:?}", wide.reasons);
+            }
+            assert!(connection(&server.url(""), None).wide().await.unwrap().wide);
+            server.admin("ACL DELUSER tried");
+            assert_eq!(traces(&before, &server.world()), [""; 0]);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_server_that_a_script_keeps_busy_is_told_as_that() {
+        for server in Server::all() {
+            server.admin("CONFIG SET busy-reply-threshold 100");
+            let connection = connection(&server.url(""), None);
+            passes(&connection, "GET k").await;
+            let mut endless = Command::new("redis-cli")
+                .arg("-s")
+                .arg(servers::socket(&server.0))
+                .args(["EVAL", "while true do end", "0"])
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            let begun = Instant::now();
+            let busy = loop {
+                let short = Limits {
+                    time: Duration::from_secs(1),
+                    ..limits()
+                };
+                match connection.read(&may_read(), "GET k", short).await {
+                    Err(error) if error.engine_code() == Some("BUSY") => break error,
+                    _ => assert!(begun.elapsed() < Duration::from_secs(40), "it is not busy"),
+                }
+            };
+            assert!(busy.to_string().contains("SCRIPT KILL"), "{busy}");
+            server.admin("SCRIPT KILL");
+            endless.wait().unwrap();
+            assert_eq!(
+                passes(&connection, "GET k").await,
+                r#"{"reply":"v","truncated":false}"#
             );
         }
     }

@@ -174,6 +174,25 @@ async fn values_lose_nothing_and_answers_stay_within_their_limits() {
     assert!(begun.elapsed() < Duration::from_secs(2));
     let burn = read(&connection, "SELECT hex(zeroblob(1000000000))").await;
     assert_eq!(engine_code(&burn), "18");
+    // Within one step nothing interrupts SQLite: what such a step works on is bounded.
+    for endless in [
+        "SELECT instr(hex(zeroblob(30000000)), hex(zeroblob(15000000)) || '1')",
+        "SELECT instr(hex(zeroblob(2000000)), hex(zeroblob(1000000)) || '1')",
+        "SELECT trim(hex(zeroblob(2000000)), hex(zeroblob(2000000)))",
+        "SELECT hex(zeroblob(2000000)) LIKE hex(zeroblob(1000))",
+    ] {
+        let begun = Instant::now();
+        let answer = read(&connection, endless).await;
+        assert!(
+            matches!(answer, Err(Error::Engine { .. })),
+            "{endless}: {answer:?}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(20), "{endless}");
+    }
+    assert_eq!(
+        json(&connection, "SELECT instr(v, 'b'), replace(v, 'b', 'x') FROM t").await,
+        r#"[[0,"a"],[1,"x"],[0,"c"]]"#
+    );
     let wrong = read(&connection, "SELECT nothere FROM t").await.unwrap_err();
     assert!(
         matches!(

@@ -1,6 +1,7 @@
 //! MCP server `muster`: the agents' door `/mcp` over Streamable HTTP, stateless, JSON answers, and the same on standard streams. Never decides what an agent may do: the app does, call by call.
 
 mod caller;
+mod exact;
 mod flight;
 mod remote;
 mod server;
@@ -85,7 +86,7 @@ async fn serve(State(web): State<Web>, request: Request) -> Response {
     if json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
         unread(&bytes)
     } else {
-        response
+        exact::response(response).await
     }
 }
 

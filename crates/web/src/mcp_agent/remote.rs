@@ -1,5 +1,6 @@
 //! A running muster at the other end of an address: passes one request on and reads its answer. Never follows a redirect, and never sends a request twice.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +9,11 @@ use muster_core::Secret;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{StatusCode, Url};
 use rmcp::model::ErrorData;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use super::exact;
 
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -122,20 +127,48 @@ fn unheard(method: &str) -> Heard {
     }
 }
 
+/// An answer as JSON-RPC shapes it, its result not taken apart yet.
+#[derive(Deserialize)]
+struct Answered<'a> {
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
 fn understood(read: &[u8], method: &str, id: &str) -> Heard {
-    let Ok(Value::Object(mut answer)) = serde_json::from_slice(read) else {
+    let Ok(answer) = serde_json::from_slice::<Answered<'_>>(read) else {
         return unheard(method);
     };
-    if answer.get("id").and_then(Value::as_str) != Some(id) {
+    if answer.id.as_ref().and_then(Value::as_str) != Some(id) {
         return unheard(method);
     }
-    if let Some(result) = answer.remove("result") {
-        return Heard::Result(result);
+    if let Some(result) = answer.result {
+        return result_of(result.get()).map_or_else(|| unheard(method), Heard::Result);
     }
-    match answer.remove("error").map(serde_json::from_value::<ErrorData>) {
+    match answer.error.map(serde_json::from_value::<ErrorData>) {
         Some(Ok(error)) => Heard::Error(error),
         _ => unheard(method),
     }
+}
+
+/// The result, its structured content as it was written.
+fn result_of(text: &str) -> Option<Value> {
+    let Ok(fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) else {
+        return serde_json::from_str(text).ok();
+    };
+    let mut result = serde_json::Map::new();
+    for (name, field) in fields {
+        let value = if name == "structuredContent" {
+            exact::value(field.get())
+        } else {
+            serde_json::from_str(field.get()).ok()?
+        };
+        result.insert(name, value);
+    }
+    Some(Value::Object(result))
 }
 
 #[cfg(test)]
@@ -151,6 +184,13 @@ mod tests {
         assert!(
             matches!(heard(r#"{"jsonrpc":"2.0","id":"9-1","error":{"code":-32602,"message":"no"}}"#), Heard::Error(error) if error.code.0 == -32602)
         );
+        // What a database wrote passes on as it is.
+        let Heard::Result(called) = heard(
+            r#"{"jsonrpc":"2.0","id":"9-1","result":{"isError":false,"structuredContent":{"b":1.50,"a":2}}}"#,
+        ) else {
+            panic!()
+        };
+        assert_eq!(called["structuredContent"], exact::value(r#"{"b":1.50,"a":2}"#));
         for other in [
             "",
             "[]",

@@ -21,6 +21,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::exact;
 use super::remote::{Heard, Remote};
 use super::server;
 use super::tools::{self, Client, Databases};
@@ -144,7 +145,7 @@ impl Session {
             gone: gone.clone(),
         };
         let (stdin, stdout) = rmcp::transport::stdio();
-        let lines = Lines::new(stdin, stdout, gone.clone());
+        let lines = Lines::new(stdin, exact::Writer::new(stdout), gone.clone());
         let stopping = stop.clone();
         let this_too = this.clone();
         // Calls that wait are ended by the app's own stop, with an answer, before the streams are.

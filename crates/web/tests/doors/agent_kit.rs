@@ -81,9 +81,27 @@ pub(crate) fn code(result: &Value) -> String {
 /// What a call that did its work answers.
 pub(crate) fn done(result: &Value) -> Value {
     assert_ne!(result["isError"], true, "{result}");
-    let read: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
-    assert_eq!(read, result["structuredContent"]);
-    result["structuredContent"].clone()
+    let text = result["content"][0]["text"].as_str().unwrap();
+    let told = &result["structuredContent"];
+    if let Some(rows) = told["rows"].as_array() {
+        // A table: its columns first, and how many rows there are at its end.
+        let head = text.lines().next().unwrap();
+        for column in told["columns"].as_array().unwrap() {
+            assert!(head.contains(column["name"].as_str().unwrap()), "{text}");
+        }
+        assert!(
+            text.lines()
+                .last()
+                .unwrap()
+                .contains(&format!("{} row", rows.len())),
+            "{text}"
+        );
+    } else if let Some(plan) = told["plan"].as_str() {
+        assert_eq!(text, plan);
+    } else {
+        assert_eq!(&serde_json::from_str::<Value>(text).unwrap(), told);
+    }
+    told.clone()
 }
 
 impl Doors {

@@ -181,6 +181,65 @@ fn each_tool_reads_or_writes_its_connection_under_the_grants_for_it() {
     });
 }
 
+// spec: DBA-013
+#[test]
+fn a_json_value_reaches_the_agent_as_the_database_wrote_it_beside_a_text_that_reads_well() {
+    doors(|doors| async move {
+        let project = doors.project("one", None).await;
+        let url = file(&doors, "one.db").await;
+        let staging = doors.connection(project, "staging", &url).await;
+        let (agent, _) = doors
+            .agent_with(project, "reader", &[("db_read", "any", "allow")])
+            .await;
+        let kept = r#"{"z": 12345678901234567890.10, "a": 1, "a": "\"x\""}"#;
+        let target = doors.muster.dir.path().join("one.db");
+        tokio::task::spawn_blocking(move || {
+            let connection = rusqlite::Connection::open(target).unwrap();
+            connection
+                .execute_batch("CREATE TABLE kept (id INTEGER, j JSON)")
+                .unwrap();
+            // One of them on several lines, which an answer has not.
+            for (id, text) in [
+                (1, kept.to_owned()),
+                (2, kept.replace(", ", ",\r\n")),
+                (3, "1e999".to_owned()),
+            ] {
+                connection
+                    .execute("INSERT INTO kept VALUES (?1, ?2)", rusqlite::params![id, text])
+                    .unwrap();
+            }
+        })
+        .await
+        .unwrap();
+        let ask = |statement: &str| {
+            let arguments = json!({"connection_id": staging.to_string(), "statement": statement});
+            super::agent_kit::call(&agent.token, 1, "muster_db_query", &arguments)
+        };
+        let answer = doors.send(ask("SELECT j FROM kept ORDER BY id")).await.text();
+        let expected = format!(
+            r#""structuredContent":{{"columns":[{{"name":"j","type":"json"}}],"rows":[[{kept}],[{}],["1e999"]],"truncated":false}}"#,
+            kept.replace(", ", ",  ")
+        );
+        assert!(answer.contains(&expected), "{answer}");
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert_eq!(
+            text,
+            format!(
+                "j (json)\n{kept}\n{}\n1e999\n(3 rows)\n",
+                kept.replace(", ", ",  ")
+            )
+        );
+        // Nothing is left of how it got there, and what only looks like it stays a text.
+        assert!(!text.contains("exactly:"));
+        let answer = doors.send(ask("SELECT 'exactly:{\"a\":1.50}' AS t")).await.text();
+        assert!(
+            answer.contains(r#""rows":[["exactly:{\"a\":1.50}"]]"#),
+            "{answer}"
+        );
+    });
+}
+
 // spec: DBA-036 DBA-037 AUDIT-002
 #[test]
 fn the_gate_stops_a_statement_before_anybody_is_asked_and_the_log_says_so() {
@@ -203,6 +262,7 @@ fn the_gate_stops_a_statement_before_anybody_is_asked_and_the_log_says_so() {
             ("muster_db_query", "SELECT 1; SELECT 2", None, "refuse"),
             ("muster_db_query", "ATTACH '/etc/passwd' AS x", None, "refuse"),
             ("muster_db_query", "", None, "refuse"),
+            ("muster_db_explain", "SELECT 1; DELETE FROM cats", None, "refuse"),
             ("muster_db_execute", insert, None, "write"),
             ("muster_db_execute", insert, Some(json!(false)), "write"),
             (

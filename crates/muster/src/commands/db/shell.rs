@@ -314,7 +314,7 @@ impl Shell<'_> {
             }
         };
         match until(running, signals).await {
-            Ok(Ok(answer)) if self.json => output::json_line(&value(&answer)?)?,
+            Ok(Ok(answer)) if self.json => output::json_line(&answer)?,
             Ok(Ok(answer)) => output::bytes(table::text(&answer).as_bytes())?,
             Ok(Err(error)) => self.told(&error)?,
             Err(by_hand) => return self.given_up(by_hand),
@@ -382,20 +382,20 @@ impl Shell<'_> {
                         Value::String(text) => table::lines(text),
                         other => table::json(&other.to_string()),
                     };
-                    Ok((json!({ "plan": plan }), text))
+                    Ok((spelled(&json!({ "plan": plan })), text))
                 }
                 "preview" => {
                     let rows = self.gateway.preview(&permit, of, PREVIEW, false, limits).await?;
-                    Ok((json!(rows), table::text(&rows)))
+                    Ok((spelled(&rows), table::text(&rows)))
                 }
                 _ => {
                     let found = self.gateway.describe(&permit, of, limits).await?;
-                    Ok((json!(found), described(&found)))
+                    Ok((spelled(&found), described(&found)))
                 }
             }
         };
         match until(running, signals).await {
-            Ok(Ok((value, _))) if self.json => output::json_line(&value)?,
+            Ok(Ok((json, _))) if self.json => output::bytes(format!("{json}\n").as_bytes())?,
             Ok(Ok((_, text))) => output::bytes(text.as_bytes())?,
             Ok(Err(error)) => self.told(&error)?,
             Err(by_hand) => return self.given_up(by_hand),
@@ -474,8 +474,10 @@ async fn until<T>(
     }
 }
 
-fn value(answer: &muster_db_gateway::Answer) -> Result<Value, Failure> {
-    serde_json::to_value(answer).map_err(|error| Failure::refused("io", error.to_string()))
+/// As JSON of one line, every digit as the database wrote it.
+fn spelled(answer: &impl serde::Serialize) -> String {
+    // What the gateway answers has texts for keys, and so always is JSON.
+    serde_json::to_string(answer).unwrap_or_default()
 }
 
 fn described(found: &muster_db_gateway::Description) -> String {

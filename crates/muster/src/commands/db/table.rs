@@ -42,12 +42,52 @@ fn told(out: &mut String, truncated: bool) {
     }
 }
 
-/// A JSON text over several lines.
+/// A JSON text over several lines, its keys in their order and its numbers as they were written.
 pub(super) fn json(text: &str) -> String {
-    let pretty = serde_json::from_str::<serde_json::Value>(text)
-        .and_then(|value| serde_json::to_string_pretty(&value))
-        .unwrap_or_else(|_| text.to_owned());
-    lines(&pretty)
+    let mut out = String::new();
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    let mut letters = text
+        .chars()
+        .filter(|letter| !matches!(letter, '\n' | '\r'))
+        .peekable();
+    let broken = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.push_str(&"  ".repeat(depth));
+    };
+    while let Some(letter) = letters.next() {
+        match letter {
+            _ if quoted => {
+                quoted = escaped || letter != '"';
+                escaped = !escaped && letter == '\\';
+                out.push(letter);
+            }
+            ' ' | '\t' => {}
+            '{' | '[' => {
+                out.push(letter);
+                if let Some(end) = letters.next_if(|next| matches!(next, '}' | ']')) {
+                    out.push(end);
+                } else {
+                    depth += 1;
+                    broken(&mut out, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                broken(&mut out, depth);
+                out.push(letter);
+            }
+            ',' => {
+                out.push(letter);
+                broken(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            other => {
+                quoted = other == '"';
+                out.push(other);
+            }
+        }
+    }
+    lines(&out)
 }
 
 /// A text of several lines.
@@ -143,6 +183,14 @@ mod tests {
                 vec![Cell::Int(7), Cell::Bool(true)]
             ]),
             "a    | b\n---- | ------\nNULL | \"NULL\"\n\"\"   | \"\"x\"\"\n7    | true\n(3 rows)\n"
+        );
+    }
+
+    #[test]
+    fn a_document_keeps_its_keys_and_its_digits_on_its_lines() {
+        assert_eq!(
+            json(r#"{"z":12345678901234567890.10,"a":[{},[],"x, {\"y\": [1]}"],"z":null}"#),
+            "{\n  \"z\": 12345678901234567890.10,\n  \"a\": [\n    {},\n    [],\n    \"x, {\\\"y\\\": [1]}\"\n  ],\n  \"z\": null\n}\n"
         );
     }
 

@@ -1,10 +1,46 @@
-//! What a tool that did not do its work answers: a code, a sentence, the pairs. Never a protocol error: a model must be able to read it.
+//! What a tool answers: a document, what a database said, or why it did not do its work, as a code, a sentence, the pairs. Never a protocol error: a model must be able to read it.
 
 use muster_app::access::Refused;
 use muster_app::tasks::TaskError;
 use muster_core::Fault;
 use muster_core::text::TextError;
+use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
+
+use crate::mcp_agent::exact;
+
+/// What a call that did its work answers.
+pub(super) enum Done {
+    /// A document of muster's own; its text is the same document.
+    Shown(Value),
+    /// What a database said, with a text that a model reads well.
+    Said {
+        /// JSON of one line, as the database wrote it.
+        json: String,
+        /// The text.
+        text: String,
+    },
+}
+
+impl From<Value> for Done {
+    fn from(value: Value) -> Self {
+        Self::Shown(value)
+    }
+}
+
+impl Done {
+    /// As the protocol has it.
+    pub(super) fn result(self) -> CallToolResult {
+        match self {
+            Self::Shown(value) => CallToolResult::structured(value),
+            Self::Said { json, text } => {
+                let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+                result.structured_content = Some(exact::value(&json));
+                result
+            }
+        }
+    }
+}
 
 /// Why a call did not do its work.
 #[derive(Debug)]

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use muster_app::access::{self, Call};
 use muster_app::databases::{self, DatabaseError};
 use muster_core::ids::{ConnectionId, OwnerId};
-use muster_db_gateway::{Answer as Answered, Class, Connection, Engine, Error, Limits, Verdict, classify};
+use muster_db_gateway::{
+    Answer as Answered, Class, Connection, Engine, Error, Limits, Verdict, classify, classify_explained,
+};
 use muster_policy::{Action, Needs, Pair, Permit, ScopeKind, Target};
 use serde_json::{Value, json};
 
-use super::answer::Failed;
+use super::answer::{Done, Failed};
 use super::call::Calling;
 use crate::databases::{self as stored, NotOpened};
 
@@ -203,14 +205,24 @@ fn rows(call: &Calling<'_>) -> Result<Option<usize>, Failed> {
     }
 }
 
+fn unprintable(error: &serde_json::Error) -> Failed {
+    tracing::error!(error = %error, "an answer of a database could not be spelled as JSON");
+    Failed::new(
+        "engine_error",
+        "The answer of the database cannot be spelled as JSON; it was read and is not shown.",
+    )
+    .with("engine_code", "unprintable")
+}
+
 fn shown<T: serde::Serialize>(answer: &T) -> Answer {
-    serde_json::to_value(answer).map_err(|error| {
-        tracing::error!(error = %error, "an answer of a database could not be spelled as JSON");
-        Failed::new(
-            "engine_error",
-            "The answer of the database cannot be spelled as JSON; it was read and is not shown.",
-        )
-        .with("engine_code", "unprintable")
+    serde_json::to_value(answer).map_err(|error| unprintable(&error))
+}
+
+/// Rows, a reply or a document, every digit as the database wrote it.
+fn said(answer: &Answered) -> Result<Done, Failed> {
+    Ok(Done::Said {
+        json: serde_json::to_string(answer).map_err(|error| unprintable(&error))?,
+        text: answer.text(),
     })
 }
 
@@ -247,33 +259,44 @@ pub(super) async fn describe(call: &Calling<'_>) -> Answer {
     shown(&found)
 }
 
-pub(super) async fn preview(call: &Calling<'_>) -> Answer {
+pub(super) async fn preview(call: &Calling<'_>) -> Result<Done, Failed> {
     let wanted = rows(call)?;
     let open = open(call, named(call, false).await?).await?;
     let object = call.arguments.text("object").unwrap_or_default();
     let rows = wanted.unwrap_or(20);
-    let found: Answered = call
+    let found = call
         .running(
             open.connection
                 .preview(&open.permit, object, rows, false, open.limits),
         )
         .await?;
-    shown(&found)
+    said(&found)
 }
 
-pub(super) async fn explain(call: &Calling<'_>) -> Answer {
-    // What is explained is not run, so a writing statement passes here; the library judges the explaining one.
-    let open = open(call, named(call, false).await?).await?;
+pub(super) async fn explain(call: &Calling<'_>) -> Result<Done, Failed> {
+    let named = named(call, false).await?;
+    // What is explained is not run, so a writing statement passes here: the explaining one is judged.
+    gate(call, &named, |engine| {
+        let verdict = classify_explained(engine, statement(call));
+        (verdict.class != Class::Read).then_some(verdict)
+    })
+    .await?;
+    let open = open(call, named).await?;
     let plan = call
         .running(
             open.connection
                 .explain(&open.permit, statement(call), open.limits),
         )
         .await?;
-    Ok(json!({ "plan": plan }))
+    let json = serde_json::to_string(&json!({ "plan": plan })).map_err(|error| unprintable(&error))?;
+    let text = match plan {
+        Value::String(lines) => lines,
+        other => other.to_string(),
+    };
+    Ok(Done::Said { json, text })
 }
 
-pub(super) async fn query(call: &Calling<'_>) -> Answer {
+pub(super) async fn query(call: &Calling<'_>) -> Result<Done, Failed> {
     let wanted = rows(call)?;
     let named = named(call, false).await?;
     gate(call, &named, |engine| {
@@ -289,10 +312,10 @@ pub(super) async fn query(call: &Calling<'_>) -> Answer {
     let found = call
         .running(open.connection.read(&open.permit, statement(call), limits))
         .await?;
-    shown(&found)
+    said(&found)
 }
 
-pub(super) async fn execute(call: &Calling<'_>) -> Answer {
+pub(super) async fn execute(call: &Calling<'_>) -> Result<Done, Failed> {
     let write = call.arguments.flag("write");
     let named = named(call, true).await?;
     gate(call, &named, |engine| {
@@ -314,5 +337,5 @@ pub(super) async fn execute(call: &Calling<'_>) -> Answer {
                 .write(&open.permit, statement(call), write, open.limits),
         )
         .await?;
-    shown(&found)
+    said(&found)
 }

@@ -19,7 +19,7 @@ use muster_app::App;
 use muster_app::accounts::AgentCaller;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorData, JsonObject, Tool};
 
-use answer::Failed;
+use answer::{Done, Failed};
 use arguments::Arguments;
 use call::Calling;
 pub(super) use call::Client;
@@ -65,15 +65,15 @@ pub(super) async fn call(
         Err(failed) => Err(failed),
     };
     Ok(match answered {
-        Ok(value) if name == "muster_whoami" => {
-            let mut result = CallToolResult::structured(value);
-            // Beside the object, which is what policies grant: other rules decide about these.
-            result
-                .content
-                .extend(packages::outlook(app, caller).await.map(ContentBlock::text));
+        Ok(done) => {
+            let mut result = done.result();
+            if name == "muster_whoami" {
+                // Beside the object, which is what policies grant: other rules decide about these.
+                let outlook = packages::outlook(app, caller).await;
+                result.content.extend(outlook.map(ContentBlock::text));
+            }
             result
         }
-        Ok(value) => CallToolResult::structured(value),
         Err(failed) => CallToolResult::structured_error(failed.into_value()),
     })
 }
@@ -101,8 +101,12 @@ pub(super) fn unknown() -> CallToolResult {
     CallToolResult::structured_error(failed.into_value())
 }
 
-async fn answer(call: &Calling<'_>) -> Result<serde_json::Value, Failed> {
-    match call.tool {
+async fn answer(call: &Calling<'_>) -> Result<Done, Failed> {
+    let shown = match call.tool {
+        "muster_db_preview" => return databases::preview(call).await,
+        "muster_db_explain" => return databases::explain(call).await,
+        "muster_db_query" => return databases::query(call).await,
+        "muster_db_execute" => return databases::execute(call).await,
         "muster_whoami" => lists::whoami(call).await,
         "muster_list_projects" => lists::projects(call).await,
         "muster_list_hosts" => lists::hosts(call).await,
@@ -123,14 +127,11 @@ async fn answer(call: &Calling<'_>) -> Result<serde_json::Value, Failed> {
         "muster_db_schemas" => databases::schemas(call).await,
         "muster_db_objects" => databases::objects(call).await,
         "muster_db_describe" => databases::describe(call).await,
-        "muster_db_preview" => databases::preview(call).await,
-        "muster_db_explain" => databases::explain(call).await,
-        "muster_db_query" => databases::query(call).await,
-        "muster_db_execute" => databases::execute(call).await,
         // A tool that is listed and cannot be called: a test calls each.
         _ => Err(Failed::new(
             "refused_error",
             "the tool is listed and not there; nothing was done",
         )),
-    }
+    };
+    shown.map(Done::Shown)
 }
