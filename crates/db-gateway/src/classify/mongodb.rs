@@ -463,71 +463,124 @@ fn operator(key: &str, value: &Tree) -> Verdict {
     }
 }
 
-/// The other database that a command names, on a connection to `own`. Where it writes and what it joins may say one of their own.
+/// The other database that a command names, on a connection to `own`: where a stage writes, what it joins, what is renamed.
 #[cfg(feature = "connect")]
 pub(crate) fn other_database(statement: &str, own: &str) -> Option<String> {
     let Ok(Tree::Document(fields)) = parse(statement) else {
         return None;
     };
-    let (name, target) = fields.first()?;
-    let options = fields.get(1..).unwrap_or_default();
-    match (name.as_str(), target) {
-        ("explain", Tree::Document(inner)) => named_in(inner, own),
-        ("renameCollection", Tree::Text(from)) => {
-            let to = options.iter().filter(|(key, _)| key == "to");
-            std::iter::once(from)
-                .chain(to.filter_map(|(_, value)| text(value)))
-                .find_map(|namespace| foreign(namespace.split('.').next().unwrap_or_default(), own))
-        }
-        _ => named_in(&fields, own),
-    }
-}
-
-#[cfg(feature = "connect")]
-const fn text(tree: &Tree) -> Option<&String> {
-    match tree {
-        Tree::Text(text) => Some(text),
-        _ => None,
-    }
-}
-
-#[cfg(feature = "connect")]
-fn foreign(named: &str, own: &str) -> Option<String> {
-    (named != own).then(|| shown(named))
+    named_in(&fields, own)
 }
 
 #[cfg(feature = "connect")]
 fn named_in(fields: &[(String, Tree)], own: &str) -> Option<String> {
-    fields.iter().find_map(|(key, value)| {
-        let here = match (key.as_str(), value) {
-            ("$literal", _) => return None,
-            ("$out" | "$unionWith" | "out", Tree::Document(place)) => database_of(place, own),
-            ("$merge" | "$lookup" | "$graphLookup", Tree::Document(stage)) => stage
-                .iter()
-                .filter(|(key, _)| key == "into" || key == "from")
-                .find_map(|(_, place)| match place {
-                    Tree::Document(place) => database_of(place, own),
-                    _ => None,
-                }),
-            ("ns", Tree::Text(namespace)) => foreign(namespace.split('.').next().unwrap_or_default(), own),
-            _ => None,
+    let (name, target) = fields.first()?;
+    let option = |wanted: &str| {
+        fields
+            .iter()
+            .find(|(key, _)| key == wanted)
+            .map(|(_, value)| value)
+    };
+    match (name.as_str(), target) {
+        ("explain", Tree::Document(inner)) => named_in(inner, own),
+        ("renameCollection", _) => [Some(target), option("to")]
+            .into_iter()
+            .flatten()
+            .find_map(|namespace| of_namespace(namespace, own)),
+        ("bulkWrite", _) => documents(option("nsInfo")?).find_map(|info| {
+            let namespace = info.iter().find(|(key, _)| key == "ns");
+            namespace.and_then(|(_, namespace)| of_namespace(namespace, own))
+        }),
+        ("mapReduce" | "mapreduce", _) => of_place(option("out")?, own),
+        _ => in_stages(option("pipeline")?, own),
+    }
+}
+
+#[cfg(feature = "connect")]
+fn documents(tree: &Tree) -> impl Iterator<Item = &[(String, Tree)]> {
+    let items: &[Tree] = match tree {
+        Tree::Array(items) => items,
+        _ => &[],
+    };
+    items.iter().filter_map(|item| match item {
+        Tree::Document(fields) => Some(fields.as_slice()),
+        _ => None,
+    })
+}
+
+#[cfg(feature = "connect")]
+fn in_stages(pipeline: &Tree, own: &str) -> Option<String> {
+    documents(pipeline).flatten().find_map(|(stage, value)| {
+        let fields: &[(String, Tree)] = match value {
+            Tree::Document(fields) => fields,
+            _ => return None,
         };
-        here.or_else(|| match value {
-            Tree::Document(inner) => named_in(inner, own),
-            Tree::Array(items) => items.iter().find_map(|item| match item {
-                Tree::Document(inner) => named_in(inner, own),
-                Tree::Array(_) | Tree::Text(_) | Tree::Bool(_) | Tree::Number(_) | Tree::Null => None,
+        match stage.as_str() {
+            "$out" => of_place(value, own),
+            "$facet" => fields.iter().find_map(|(_, pipeline)| in_stages(pipeline, own)),
+            "$merge" | "$lookup" | "$graphLookup" | "$unionWith" => of_place(value, own).or_else(|| {
+                fields.iter().find_map(|(key, value)| match key.as_str() {
+                    "into" | "from" | "coll" => of_place(value, own),
+                    "pipeline" => in_stages(value, own),
+                    _ => None,
+                })
             }),
-            Tree::Text(_) | Tree::Bool(_) | Tree::Number(_) | Tree::Null => None,
-        })
+            _ => None,
+        }
     })
 }
 
 /// `{"db": …, "coll": …}`
 #[cfg(feature = "connect")]
-fn database_of(place: &[(String, Tree)], own: &str) -> Option<String> {
-    place
-        .iter()
-        .find(|(key, _)| key == "db")
-        .and_then(|(_, db)| text(db).map_or_else(|| Some("?".to_owned()), |db| foreign(db, own)))
+fn of_place(place: &Tree, own: &str) -> Option<String> {
+    let Tree::Document(fields) = place else {
+        return None;
+    };
+    match fields.iter().find(|(key, _)| key == "db")? {
+        (_, Tree::Text(db)) if db == own => None,
+        (_, Tree::Text(db)) => Some(shown(db)),
+        _ => Some("no text".to_owned()),
+    }
+}
+
+/// `db.coll`
+#[cfg(feature = "connect")]
+fn of_namespace(namespace: &Tree, own: &str) -> Option<String> {
+    let Tree::Text(namespace) = namespace else {
+        return None;
+    };
+    let db = namespace.split('.').next().unwrap_or_default();
+    (db != own).then(|| shown(db))
+}
+
+#[cfg(all(test, feature = "connect"))]
+mod tests {
+    use super::other_database;
+
+    #[test]
+    fn a_command_is_told_that_names_another_database() {
+        for command in [
+            r#"{"aggregate":"a","pipeline":[{"$out":{"db":"other","coll":"b"}}],"cursor":{}}"#,
+            r#"{"aggregate":"a","pipeline":[{"$merge":{"into":{"db":"other","coll":"b"}}}],"cursor":{}}"#,
+            r#"{"aggregate":"a","pipeline":[{"$facet":{"x":[{"$lookup":{"from":"b","pipeline":[{"$out":{"db":"other","coll":"b"}}],"as":"r"}}]}}],"cursor":{}}"#,
+            r#"{"aggregate":"a","pipeline":[{"$lookup":{"from":{"db":"other","coll":"b"},"as":"r"}}],"cursor":{}}"#,
+            r#"{"aggregate":"a","pipeline":[{"$unionWith":{"db":"other","coll":"b"}}],"cursor":{}}"#,
+            r#"{"aggregate":"a","pipeline":[{"$out":{"db":{"$symbol":"app"},"coll":"b"}}],"cursor":{}}"#,
+            r#"{"explain":{"aggregate":"a","pipeline":[{"$out":{"db":"other","coll":"b"}}],"cursor":{}}}"#,
+            r#"{"mapReduce":"a","map":"f","reduce":"f","out":{"merge":"m","db":"other"}}"#,
+            r#"{"renameCollection":"app.a","to":"other.a"}"#,
+            r#"{"bulkWrite":1,"ops":[],"nsInfo":[{"ns":"app.a"},{"ns":"other.a"}]}"#,
+        ] {
+            assert!(other_database(command, "app").is_some(), "{command}");
+        }
+        for command in [
+            r#"{"aggregate":"a","pipeline":[{"$out":{"db":"app","coll":"b"}}],"cursor":{}}"#,
+            r#"{"aggregate":"a","pipeline":[{"$merge":"b"}],"cursor":{}}"#,
+            r#"{"find":"a","filter":{"out":{"db":"other"},"from":{"db":"other"},"ns":"other.a"}}"#,
+            r#"{"aggregate":"a","pipeline":[{"$match":{"into":{"db":"other"}}}],"cursor":{}}"#,
+            r#"{"renameCollection":"app.a","to":"app.b"}"#,
+        ] {
+            assert_eq!(other_database(command, "app"), None, "{command}");
+        }
+    }
 }

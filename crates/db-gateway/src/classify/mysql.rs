@@ -97,14 +97,12 @@ const CONSTRUCTS: &[&str] = &[
     "or",
     "order",
     "outer",
-    "over",
     "partition",
     "primary",
     "regexp",
     "right",
     "rlike",
     "select",
-    "separator",
     "some",
     "straight_join",
     "table",
@@ -119,11 +117,6 @@ const CONSTRUCTS: &[&str] = &[
     "window",
     "with",
     "xor",
-    "against",
-    "columns",
-    "nested",
-    "signed",
-    "unsigned",
     "decimal",
     "numeric",
     "dec",
@@ -138,15 +131,18 @@ const CONSTRUCTS: &[&str] = &[
     "smallint",
     "tinyint",
     "mediumint",
-    "bit",
-    "nchar",
-    "fixed",
     "row",
-    "within",
-    "path",
     "returning",
 ];
-const SOFT_CONSTRUCTS: &[&str] = &["member", "recursive", "ordinality", "do"];
+const SOFT_CONSTRUCTS: &[&str] = &[
+    "member",
+    "recursive",
+    "ordinality",
+    "do",
+    "against",
+    "columns",
+    "over",
+];
 
 static LEADING: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     words(
@@ -500,5 +496,27 @@ fn definition(word: &str, tokens: Tokens<'_, '_>) -> Verdict {
             Verdict::refuse("it chooses files of the server or connects it to another")
         }
         _ => Verdict::write("it changes the schema"),
+    }
+}
+
+#[cfg(all(test, feature = "connect"))]
+mod tests {
+    use super::without_hash;
+
+    #[test]
+    fn a_grant_is_shown_without_the_hash_of_the_password() {
+        for (grant, kept) in [
+            (
+                "GRANT USAGE ON *.* TO `r`@`localhost` IDENTIFIED BY PASSWORD '*0123AB' WITH GRANT OPTION",
+                "GRANT USAGE ON *.* TO `r`@`localhost` IDENTIFIED BY PASSWORD '(not shown)' WITH GRANT OPTION",
+            ),
+            (
+                "GRANT USAGE ON *.* TO `r`@`%` IDENTIFIED VIA ed25519 USING 'abc' OR mysql_native_password USING '*0'",
+                "GRANT USAGE ON *.* TO `r`@`%` IDENTIFIED VIA ed25519 USING '(not shown)' OR mysql_native_password USING '(not shown)'",
+            ),
+        ] {
+            assert_eq!(without_hash(grant).as_deref(), Some(kept));
+        }
+        assert_eq!(without_hash("GRANT SELECT ON `app`.* TO `r`@`localhost`"), None);
     }
 }

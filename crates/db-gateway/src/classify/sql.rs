@@ -157,7 +157,7 @@ impl<'t, 'a> Tokens<'t, 'a> {
         let start = self.chain(at);
         let before = self.before(start);
         if start == at {
-            if token.is_any(grammar.constructs) {
+            if token.is_any(grammar.constructs) && !(at > 0 && token.is_any(&["explain", "copy"])) {
                 return None;
             }
             let soft = token.is_any(grammar.soft_constructs);

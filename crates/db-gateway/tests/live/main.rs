@@ -1,6 +1,7 @@
 //! The gateway against real servers, each started here, private, gone at the end. Never reaches a server that it did not start.
 #![cfg(test)]
 
+mod calls;
 mod mongodb;
 mod mysql;
 mod postgres;

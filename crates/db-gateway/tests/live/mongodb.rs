@@ -160,6 +160,29 @@ mod heavy {
         }
     }
 
+    // spec: DBA-003
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_write_stays_in_the_database_of_its_connection() {
+        let Some(server) = Server::start().await else {
+            return;
+        };
+        let connection = connection(&server.url("root", "admin"), None);
+        for stage in [
+            r#"{"$out":{"db":"other","coll":"b"}}"#,
+            r#"{"$merge":{"into":{"db":"other","coll":"b"}}}"#,
+        ] {
+            let command = format!(r#"{{"aggregate":"a","pipeline":[{stage}],"cursor":{{}}}}"#);
+            let answer = connection.write(&may_write(), &command, true, limits()).await;
+            assert!(
+                matches!(&answer, Err(Error::Gate { verdict }) if verdict.reason.contains("other")),
+                "{command}: {answer:?}"
+            );
+            let here = command.replace("other", "app");
+            let answer = connection.write(&may_write(), &here, true, limits()).await;
+            assert!(answer.is_ok(), "{here}: {answer:?}");
+        }
+    }
+
     // spec: DBA-001..DBA-003 DBA-013 DBA-014 DBA-022..DBA-027
     #[tokio::test(flavor = "multi_thread")]
     async fn documents_keep_their_order_and_their_limits() {

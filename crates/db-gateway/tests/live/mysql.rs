@@ -271,6 +271,17 @@ mod heavy {
         );
     }
 
+    // spec: DBA-014
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_the_account_may_do_is_told_without_the_hash_of_its_password() {
+        let Some(server) = Server::start() else { return };
+        let hash = server.client("SELECT PASSWORD('SECRETPASSWORD')");
+        assert!(server.client("SHOW GRANTS FOR reader@localhost").contains(&hash));
+        let grants = json(&server.reader(), "SHOW /* all */ GRANTS").await;
+        assert!(grants.contains("GRANT SELECT ON `app`.*"), "{grants}");
+        assert!(!grants.contains(&hash), "{grants}");
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn an_account_that_may_do_more_is_told_from_one_that_only_reads() {
         let Some(server) = Server::start() else { return };
