@@ -11,7 +11,7 @@ use muster_core::Secret;
 use muster_core::ids::OwnerId;
 use serde_json::{Value, json};
 
-use super::{integration, offline, owner, project, shown};
+use super::{integration, offline, owner, project, shown, warns_of_the_key};
 use crate::cli;
 use crate::config::Config;
 use crate::output::{self, Failure};
@@ -19,6 +19,7 @@ use crate::output::{self, Failure};
 pub(super) use classify::classify;
 
 pub(super) async fn run(config: &Config, command: cli::Db, json: bool) -> Result<(), Failure> {
+    warns_of_the_key();
     let app = offline(config).await?;
     let done = on(&app, command, json).await;
     app.db.close().await;
