@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::output::{self, Failure};
 
 pub(super) async fn run(config: &Config, command: cli::Integration, json: bool) -> Result<(), Failure> {
+    super::warns_of_the_key();
     let app = offline(config).await?;
     let done = on(&app, command, json).await;
     app.db.close().await;

@@ -184,6 +184,23 @@ pub(crate) fn app(config: &Config, db: Db, mcp_url: String, public_url: String) 
     ))
 }
 
+/// Lets the library of sealed secrets warn on standard error, where a command says nothing else of what it does there: it closes a key that others
+/// could read.
+fn warns_of_the_key() {
+    use tracing_subscriber::Layer as _;
+    use tracing_subscriber::filter::Targets;
+    use tracing_subscriber::layer::SubscriberExt as _;
+    use tracing_subscriber::util::SubscriberInitExt as _;
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .with_filter(Targets::new().with_target("muster_app::seal", tracing::Level::WARN));
+    // A second subscriber in one process cannot be, and is not needed.
+    let _ = tracing_subscriber::registry().with(lines).try_init();
+}
+
 /// The app for a command that needs no running server.
 async fn offline(config: &Config) -> Result<App, Failure> {
     let db = open_db(config).await?;

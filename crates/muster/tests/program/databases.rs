@@ -623,6 +623,86 @@ fn a_file_has_no_accounts_and_is_taken_before_it_is_there() {
     assert_eq!(gone["error"]["code"], "not_found");
 }
 
+// spec: DBA-013
+#[test]
+fn a_json_value_is_printed_digit_by_digit_by_the_shell_and_to_an_agent() {
+    let place = place();
+    let file = place.path("shop.db");
+    let kept = r#"{"z": 12345678901234567890.10, "a": 1, "a": 2}"#;
+    std::fs::write(&file, "").unwrap();
+    add(&place, "shop", &format!("sqlite://{}", file.display()), &[]).ok();
+    let made = format!("CREATE TABLE kept (j JSON);\nINSERT INTO kept VALUES ('{kept}');\n");
+    place.run_with(&["db", "shell", "shop", "--write"], &made).ok();
+    let rows = format!(r#"{{"columns":[{{"name":"j","type":"json"}}],"rows":[[{kept}]],"truncated":false}}"#);
+    let script = "SELECT j FROM kept;\n\\preview kept\n";
+    let said = place.run_with(&["db", "shell", "shop", "--json"], script).ok();
+    assert_eq!(said, format!("{rows}\n{rows}\n"));
+
+    place.ok(&["policy", "create", "worker"]);
+    place.ok(&[
+        "policy", "grant", "worker", "--layer", "global", "db_read", "any", "allow",
+    ]);
+    let task = [
+        "task",
+        "add",
+        "--project",
+        "engine",
+        "--title",
+        "look",
+        "--policy",
+        "worker",
+    ];
+    place.ok(&task);
+    let token = place.ok(&["token", "create", "--kind", "agent", "--task", "1"]);
+    let id = place.json(&["db", "show", "shop"])["id"].clone();
+    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+    let call = json!({"name": "muster_db_query", "arguments": {"connection_id": id, "statement": "SELECT j FROM kept"}});
+    let mut lines = String::new();
+    for message in [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+    ] {
+        lines.push_str(&format!("{message}\n"));
+    }
+    let mut child = place
+        .command(&["mcp"])
+        .env("MUSTER_AGENT_TOKEN", token.trim_end())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines.as_bytes()).unwrap();
+    let out = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    assert!(out.contains(&format!("\"structuredContent\":{rows}")), "{out}");
+    assert_eq!(out.lines().count(), 2, "{out}");
+}
+
+#[test]
+fn a_key_that_others_could_read_is_closed_with_a_word_and_a_pipe_is_not_waited_for() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = place();
+    let url = |name: &str| format!("sqlite://{}", place.path(name).display());
+    let said = add(&place, "one", &url("one.db"), &[]);
+    assert!(!said.err.contains("secret.key"), "{said:?}");
+    let key = place.data().join("secret.key");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let said = add(&place, "two", &url("two.db"), &[]);
+    assert_eq!(said.code(), 0, "{said:?}");
+    assert!(
+        said.err.contains("secret.key") && said.err.contains("other users of this machine could read"),
+        "{said:?}"
+    );
+    document(&said);
+    let mode = std::fs::metadata(&key).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    std::fs::remove_file(&key).unwrap();
+    assert!(Command::new("mkfifo").arg(&key).status().unwrap().success());
+    let said = add(&place, "three", &url("three.db"), &[]);
+    assert_eq!(said.code(), 1, "{said:?}");
+    assert!(said.err.contains("is damaged"), "{said:?}");
+}
+
 #[test]
 fn a_sqlite_file_is_the_same_one_wherever_muster_is_called() {
     let place = Place::new();

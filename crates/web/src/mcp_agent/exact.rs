@@ -15,9 +15,13 @@ use muster_core::secret::random_hex;
 use serde_json::Value;
 use tokio::io::AsyncWrite;
 
-/// What a marked text begins with. Nobody outside of this process has seen it, so no value of a database can begin with it.
+/// The one key of the object that a marked text is in: the library wants an object. Nobody outside of this process has seen it, so no value of a
+/// database can hold it.
 static MARK: LazyLock<Option<String>> =
-    LazyLock::new(|| random_hex::<16>().ok().map(|hex| format!("exactly:{hex}:")));
+    LazyLock::new(|| random_hex::<16>().ok().map(|hex| format!("exactly:{hex}")));
+/// How such an object begins where it is written, up to its text.
+static BEGINNING: LazyLock<Option<String>> =
+    LazyLock::new(|| MARK.as_ref().map(|mark| format!("{{\"{mark}\":")));
 
 /// JSON as a value for the library. It leaves on one line: messages end with theirs.
 pub(super) fn value(json: &str) -> Value {
@@ -25,7 +29,13 @@ pub(super) fn value(json: &str) -> Value {
     MARK.as_ref().map_or_else(
         // Where the system gives no randomness the rounded value is what there is.
         || serde_json::from_str(&json).unwrap_or_default(),
-        |mark| Value::String(format!("{mark}{json}")),
+        |mark| {
+            Value::Object(
+                [(mark.clone(), Value::String(json.clone()))]
+                    .into_iter()
+                    .collect(),
+            )
+        },
     )
 }
 
@@ -39,31 +49,28 @@ struct Exact {
 impl Exact {
     /// What can leave now.
     fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let Some(mark) = MARK.as_ref() else {
+        let Some(beginning) = BEGINNING.as_ref() else {
             return bytes.to_vec();
         };
         self.held.extend_from_slice(bytes);
         let mut out = Vec::with_capacity(self.held.len());
         let mut rest = self.held.as_slice();
         loop {
-            let Some(at) = begins(rest, mark) else {
-                out.extend_from_slice(rest);
-                rest = &[];
-                break;
-            };
-            let (before, from) = rest.split_at(at);
+            let at = begins(rest, beginning.as_bytes());
+            let (before, from) = rest.split_at(at.unwrap_or(rest.len()));
             out.extend_from_slice(before);
             rest = from;
-            let Some(end) = ends(rest) else {
+            let text = rest.get(beginning.len()..).unwrap_or_default();
+            // Behind the text the object ends.
+            let Some((text, behind)) = ends(text).and_then(|end| text.split_at_checked(end)) else {
                 break;
             };
-            let (text, behind) = rest.split_at(end);
-            match serde_json::from_slice::<String>(text) {
-                Ok(marked) if marked.starts_with(mark.as_str()) => {
-                    out.extend_from_slice(marked.get(mark.len()..).unwrap_or_default().as_bytes());
-                }
-                _ => out.extend_from_slice(text),
-            }
+            let Some(behind) = behind.get(1..) else {
+                break;
+            };
+            // What this process marked itself is one string; whoever could forge it knew the mark.
+            let json = serde_json::from_slice::<String>(text).unwrap_or_else(|_| "null".to_owned());
+            out.extend_from_slice(json.as_bytes());
             rest = behind;
         }
         let held = rest.to_vec();
@@ -73,13 +80,13 @@ impl Exact {
 }
 
 /// Where a marked text begins, or may: the bytes that would tell have not come.
-fn begins(bytes: &[u8], mark: &str) -> Option<usize> {
+fn begins(bytes: &[u8], beginning: &[u8]) -> Option<usize> {
     let mut from = 0;
-    while let Some(quote) = bytes.iter().skip(from).position(|byte| *byte == b'"') {
-        let at = from + quote;
-        let behind = bytes.get(at + 1..).unwrap_or_default();
-        let common = behind.len().min(mark.len());
-        if behind.get(..common) == mark.as_bytes().get(..common) {
+    while let Some(brace) = bytes.get(from..)?.iter().position(|byte| *byte == b'{') {
+        let at = from + brace;
+        let here = bytes.get(at..).unwrap_or_default();
+        let common = here.len().min(beginning.len());
+        if here.get(..common) == beginning.get(..common) {
             return Some(at);
         }
         from = at + 1;
@@ -87,7 +94,7 @@ fn begins(bytes: &[u8], mark: &str) -> Option<usize> {
     None
 }
 
-/// Where the string ends that begins here, behind its quote.
+/// Where the string ends that begins here.
 fn ends(bytes: &[u8]) -> Option<usize> {
     let mut escaped = false;
     for (at, byte) in bytes.iter().enumerate().skip(1) {
@@ -211,8 +218,8 @@ mod tests {
     #[test]
     fn a_text_that_muster_did_not_mark_stays_a_text() {
         for text in [
-            "exactly:00000000000000000000000000000000:{\"a\":1}",
-            "exactly:",
+            "{\"exactly:00000000000000000000000000000000\":\"1\"}",
+            "{\"exactly:",
             "{\"a\":1.50}",
         ] {
             let sent = json!({ "rows": [[text]] }).to_string();

@@ -12,7 +12,7 @@ use muster_core::engine::Engine;
 use muster_core::ids::OwnerId;
 use serde_json::{Value, json};
 
-use super::{integration, offline, owner, project, shown};
+use super::{integration, offline, owner, project, shown, warns_of_the_key};
 use crate::cli;
 use crate::config::Config;
 use crate::output::{self, Failure};
@@ -23,6 +23,7 @@ pub(super) use classify::classify;
 const UNSEEN: &str = "the server was not there when it was added; its account is looked at at the first use, and nothing is read before that";
 
 pub(super) async fn run(config: &Config, command: cli::Db, json: bool) -> Result<(), Failure> {
+    warns_of_the_key();
     let app = offline(config).await?;
     let done = on(&app, command, json).await;
     app.db.close().await;
