@@ -10,7 +10,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::lex::{Clause, Kind, Token};
+use super::clauses::Clause;
+use super::lex::{Kind, Token};
 use super::sql::Tokens;
 use super::work;
 

@@ -4,6 +4,7 @@
 //! other sessions) and sends writes to the door that asks for the right. That nothing is written is the engine's guarantee.
 
 mod attribute;
+mod clauses;
 mod lex;
 pub(crate) mod mongodb;
 pub(crate) mod mysql;

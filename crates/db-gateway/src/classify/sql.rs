@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::lex::{Clause, Kind, Token};
+use super::clauses::Clause;
+use super::lex::{Kind, Token};
 use super::work;
 
 /// A list of words in a text file, looked up without regard to how many there are.

@@ -153,7 +153,7 @@ mod heavy {
     const STEPS: usize = 100;
 
     fn grows_evenly(engine: Engine, front: &str, piece: &str) {
-        let short = 512;
+        let short = 256;
         // A dozen or a multiple of it, so that what opens and closes is alike in both.
         let times = (short / piece.len()).max(12).next_multiple_of(12);
         let text = |times: usize| format!("{front}{}", piece.repeat(times));
