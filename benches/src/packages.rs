@@ -280,10 +280,15 @@ fn calls(folder: &Path, rounds: usize) -> Result<(Vec<Figure>, f64, f64)> {
         direct.in_turn(CALLS / rounds / 2, &mut alone)?;
         proxied.in_turn(CALLS / rounds / 2, &mut behind)?;
     }
-    let bare = rates(&mut direct, &mut proxied, rounds, CALLS)?;
+    let bare = rates(&mut direct, &mut proxied, rounds, CALLS * 10)?;
     direct.end()?;
     proxied.end()?;
-    let mut figures = vec![throughput("a server that does nothing", &bare, rounds, CALLS)];
+    let mut figures = vec![throughput(
+        "a server that does nothing",
+        &bare,
+        rounds,
+        CALLS * 10,
+    )];
     let data = folder.join("python");
     if let Some((program, server)) = python(&data, folder)? {
         let mut direct = Peer::of(Command::new(program).arg(server))?;

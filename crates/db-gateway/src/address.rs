@@ -51,6 +51,39 @@ pub(crate) enum Tls {
 #[error("That is no address of a database: {0}.")]
 pub struct InvalidUrl(String);
 
+/// What a password with signs in it is written as.
+const CODES: &str = "in a name or a password @ is written %40, : %3A, / %2F, ? %3F, # %23, & %26 and % %25";
+
+/// Refuses what a sign in a password makes of an address: the rest of the password would be looked up as a host.
+fn spelled(rest: &str) -> Result<(), InvalidUrl> {
+    let front = rest.split(['?', '#']).next().unwrap_or_default();
+    let authority = front
+        .trim_start_matches('/')
+        .split('/')
+        .next()
+        .unwrap_or_default();
+    if rest.contains('#')
+        || front.matches('@').count() > 1
+        || front.matches('@').count() > authority.matches('@').count()
+    {
+        return invalid(format!("a sign in it stands where none can; {CODES}"));
+    }
+    Ok(())
+}
+
+/// The address with a host where only a parameter names one, as clients of PostgreSQL write it: `postgres://user@/db?host=/run/postgresql`.
+fn with_host(text: &str, rest: &str) -> String {
+    let named = rest.split_once('?').is_some_and(|(_, query)| {
+        query
+            .split('&')
+            .any(|pair| pair.starts_with("host=") || pair.starts_with("socket="))
+    });
+    match text.split_once("@/") {
+        Some((account, path)) if named => format!("{account}@localhost/{path}"),
+        _ => text.to_owned(),
+    }
+}
+
 fn invalid<T>(why: impl Into<String>) -> Result<T, InvalidUrl> {
     Err(InvalidUrl(why.into()))
 }
@@ -93,12 +126,18 @@ impl Url {
             Ok(Engine::Sqlite) => return sqlite(text, rest),
             Ok(Engine::Mongodb) => return mongodb(rest, scheme == "mongodb+srv"),
             Ok(engine) => engine,
-            Err(_) => return invalid("its scheme is none of postgres mysql mariadb sqlite redis mongodb"),
+            Err(_) => {
+                return invalid(
+                    "its scheme is none of postgres mysql mariadb sqlite redis rediss valkey valkeys mongodb mongodb+srv",
+                );
+            }
         };
         if !rest.starts_with("//") {
             return invalid("behind the scheme two slashes are missing");
         }
-        let url = url::Url::parse(text).or_else(|error| invalid(error.to_string()))?;
+        spelled(rest)?;
+        let url =
+            url::Url::parse(&with_host(text, rest)).or_else(|error| invalid(format!("{error}; {CODES}")))?;
         let mut parameters = parameters(&url)?;
         let tls = tls(&mut parameters)?;
         let roots = parameters
@@ -249,7 +288,7 @@ fn named(key: &str) -> Option<&'static str> {
 
 fn unknown(key: &str) -> String {
     named(key).map_or_else(
-        || "it has a parameter that is unknown; an & in a password is written %26".to_owned(),
+        || format!("it has a parameter that is unknown; {CODES}"),
         |name| format!("the parameter {name} is not one that muster takes"),
     )
 }
@@ -291,7 +330,12 @@ fn tls(parameters: &mut HashMap<String, String>) -> Result<Option<Tls>, InvalidU
             }
             // These ask for the best that there is, which is the default.
             "prefer" | "preferred" | "allow" => chosen,
-            _ => return invalid(format!("{key} is one of off, unverified, verified")),
+            _ if key == "tls" => return invalid("tls is one of off, unverified, verified"),
+            _ => {
+                return invalid(format!(
+                    "{key} is one of disable, require (whose certificate it is, is not asked), verify-ca, verify-full"
+                ));
+            }
         };
     }
     Ok(chosen)

@@ -65,7 +65,7 @@ impl Server {
 
     async fn read(&self, statement: &str, limits: Limits) -> Result<Answer, Error> {
         match self {
-            Self::Postgres(server) => server.read(statement, limits).await.map(Answer::Rows),
+            Self::Postgres(server) => server.query(statement, limits).await.map(Answer::Rows),
             Self::Mysql(server) => server.read(statement, limits).await.map(Answer::Rows),
             Self::Sqlite(file) => file.read(statement, limits).await.map(Answer::Rows),
             Self::Redis(server) => server.read(statement, limits).await,

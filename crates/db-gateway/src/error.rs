@@ -143,6 +143,27 @@ impl fmt::Debug for Scrub {
     }
 }
 
+/// Secrets of fewer letters are taken out only where they stand as a word: a single letter is in every other word, and a text full of stars would tell it.
+const SHORT: usize = 6;
+
+fn without(text: &str, secret: &str) -> String {
+    if secret.chars().count() >= SHORT {
+        return text.replace(secret, "***");
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(secret) {
+        let joined = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+        let last = before.chars().next_back().or_else(|| out.chars().next_back());
+        out.push_str(before);
+        let stays = joined(last) || joined(after.chars().next());
+        out.push_str(if stays { secret } else { "***" });
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
 impl Scrub {
     pub(crate) fn of(secrets: impl IntoIterator<Item = String>) -> Self {
         let mut secrets: Vec<String> = secrets.into_iter().filter(|secret| !secret.is_empty()).collect();
@@ -157,7 +178,7 @@ impl Scrub {
         let cut = text.len() < said.len();
         for secret in &self.secrets {
             if text.contains(secret.as_str()) {
-                text = text.replace(secret.as_str(), "***");
+                text = without(&text, secret);
             }
         }
         // The cut may have gone through a secret.
@@ -218,5 +239,19 @@ mod tests {
         }
         assert_eq!(scrub.clean("it is hunter"), "it is hunter");
         assert_eq!(scrub.clean(&"y".repeat(100_000)).len(), 2000);
+    }
+
+    #[test]
+    fn a_short_secret_goes_where_it_stands_alone_and_spoils_no_other_word() {
+        let scrub = Scrub::of(["p".to_owned()]);
+        assert_eq!(
+            scrub.clean("failed to lookup: p, 'p'"),
+            "failed to lookup: ***, '***'"
+        );
+        assert_eq!(scrub.clean("p ppp p"), "*** ppp ***");
+        let scrub = Scrub::of(["a+b".to_owned()]);
+        assert_eq!(scrub.clean("xa+b a+b a+ba+b"), "xa+b *** a+ba+b");
+        let scrub = Scrub::of(["hunter".to_owned()]);
+        assert_eq!(scrub.clean("xhunterx"), "x***x");
     }
 }

@@ -139,3 +139,35 @@ fn no_part_of_a_password_is_repeated_as_the_name_of_a_parameter() {
         .to_string();
     assert!(told.contains("keepalives"), "{told}");
 }
+
+#[test]
+fn a_sign_in_a_password_is_refused_and_never_makes_a_host_of_the_rest() {
+    for text in [
+        "postgres://ro:p@ss#1@db/shop",
+        "postgres://ro:p@ss@db/shop",
+        "mysql://ro:hun/ter@db/shop",
+        "postgres://ro:hunter#2@db/shop",
+        "postgres://ro:hun?ter@db/shop",
+        "redis://:hunter@2#x/y%z@db/0",
+    ] {
+        let error = Url::parse(text).unwrap_err().to_string();
+        assert!(error.contains("@ is written %40"), "{text}: {error}");
+        for part in ["ss#", "ss@", "hun", "ter@"] {
+            assert!(!error.replace("password", "").contains(part), "{text}: {error}");
+        }
+    }
+    Url::parse("postgres://ro:p%40ss%231@db/shop").unwrap();
+}
+
+#[test]
+fn a_host_may_be_named_by_a_parameter_alone() {
+    for text in [
+        "postgres://u:p@/shop?host=/run/postgresql",
+        "postgres://u:p@/shop?connect_timeout=5&host=/run/postgresql",
+        "mysql://u:p@/shop?socket=/run/mysqld/mysqld.sock",
+    ] {
+        let url = Url::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(format!("{url:?}").contains("Socket(\"/run/"), "{url:?}");
+    }
+    assert!(Url::parse("postgres://u:p@/shop").is_err());
+}

@@ -103,6 +103,7 @@ async fn a_server_that_cannot_look_for_its_caller_is_read_all_the_same() {
     let read = [
         done(b"BEGIN\0"),
         done(b"SELECT 1\0"),
+        done(b"SELECT 1\0"),
         message(b'T', &column),
         message(b'D', &row),
         done(b"SELECT 1\0"),

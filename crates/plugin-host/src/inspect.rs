@@ -285,7 +285,7 @@ pub(crate) fn advice(status: Status, plugin: &str) -> String {
         Status::TrustedEnabled => format!("It starts with the next new session. {HINT}"),
         Status::TrustedDisabled => {
             format!(
-                "It does not start. To have it again, run muster plugins enable {plugin}, or approve after a rejection."
+                "It does not start. To have it again, run muster plugins enable {plugin}; where it was rejected, muster plugins approve {plugin}."
             )
         }
         Status::Modified => format!(

@@ -38,7 +38,7 @@ pub use link::Budgets;
 pub use manifest::{Checked, validate};
 pub use meant::Meant;
 pub use names::{Kind, ServerKey, StableId, Target};
-pub use outlook::{DeadRule, Effect, Offered};
+pub use outlook::{Dead, Effect, Offered};
 pub use package::{Cwd, Family, Hook, Launch, Package, Place, Server};
 pub use settings::{Mode, Settings};
 pub use standing::Standing;

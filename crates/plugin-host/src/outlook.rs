@@ -42,23 +42,34 @@ pub struct Offered {
     pub tools: Vec<(String, Effect)>,
 }
 
-/// A rule of settings.json that matches no tool.
+/// What stands in settings.json and does nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeadRule {
-    /// `allow`, `prompt` or `deny`.
-    pub list: &'static str,
-    /// The name as it stands there. Outside text.
-    pub name: String,
+pub enum Dead {
+    /// A rule that matches no tool.
+    Rule {
+        /// `allow`, `prompt` or `deny`.
+        list: &'static str,
+        /// The name as it stands there. Outside text.
+        name: String,
+    },
+    /// A key that is not muster's. Outside text.
+    Key(String),
 }
 
-impl std::fmt::Display for DeadRule {
+impl std::fmt::Display for Dead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "the rule {} in permissions.{} of settings.json matches no tool of any installed package, so it does nothing; rules are whole registered names, as muster plugins inspect has them",
-            crate::diagnostic::shown(&self.name),
-            self.list
-        )
+        match self {
+            Self::Rule { list, name } => write!(
+                f,
+                "the rule {} in permissions.{list} of settings.json matches no tool of any installed package, so it does nothing; rules are whole registered names, as muster plugins inspect has them once a server was started",
+                crate::diagnostic::shown(name)
+            ),
+            Self::Key(key) => write!(
+                f,
+                "the key {} of settings.json is none of approval_mode, permissions and mcpServers, so muster passes over it",
+                crate::diagnostic::shown(key)
+            ),
+        }
     }
 }
 
@@ -80,11 +91,11 @@ impl Host {
             .collect())
     }
 
-    /// Rules that match nothing. One about a server whose tools were never listed may match yet and is not among them.
+    /// Keys of settings.json that are not muster's, and rules that match nothing. One about a server whose tools were never listed may match yet and is not among them.
     ///
     /// # Errors
     /// A fault; a settings.json that cannot be read has no rules here, and other looks tell of it.
-    pub fn dead_rules(&self) -> Result<Vec<DeadRule>, PluginError> {
+    pub fn dead_settings(&self) -> Result<Vec<Dead>, PluginError> {
         let Ok(settings) = Settings::read(&self.settings_path()) else {
             return Ok(Vec::new());
         };
@@ -93,8 +104,9 @@ impl Host {
             ("prompt", &settings.prompt),
             ("deny", &settings.deny),
         ];
+        let mut found: Vec<Dead> = settings.strangers.iter().cloned().map(Dead::Key).collect();
         if lists.iter().all(|(_, names)| names.is_empty()) {
-            return Ok(Vec::new());
+            return Ok(found);
         }
         let ledger = self.book.read()?;
         let (mut names, mut unlisted) = (BTreeSet::new(), Vec::new());
@@ -112,16 +124,14 @@ impl Host {
         let dead = |name: &&String| {
             !names.contains(*name) && !unlisted.iter().any(|prefix| name.starts_with(prefix.as_str()))
         };
-        Ok(lists
-            .into_iter()
-            .flat_map(|(list, names)| {
-                let dead = names.iter().filter(dead);
-                dead.map(move |name| DeadRule {
-                    list,
-                    name: name.clone(),
-                })
+        found.extend(lists.into_iter().flat_map(|(list, names)| {
+            let dead = names.iter().filter(dead);
+            dead.map(move |name| Dead::Rule {
+                list,
+                name: name.clone(),
             })
-            .collect())
+        }));
+        Ok(found)
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Settings {
     pub deny: BTreeSet<String>,
     /// The owner's own servers.
     pub servers: Map<String, Value>,
+    /// Keys beside the three, which say nothing to muster. Outside text.
+    pub strangers: Vec<String>,
 }
 
 impl Settings {
@@ -107,8 +109,11 @@ impl Settings {
                     ))
                 })?,
         };
+        let known = ["approval_mode", "permissions", "mcpServers"];
+        let strangers = map.keys().filter(|key| !known.contains(&key.as_str()));
         let mut settings = Self {
             mode,
+            strangers: strangers.cloned().collect(),
             ..Self::default()
         };
         match map.get("permissions") {

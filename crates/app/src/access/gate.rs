@@ -273,7 +273,7 @@ pub(super) fn hidden(judged: &[Judged]) -> Refused {
     Refused {
         code: "refused_not_granted",
         message: "Refused, and nothing was done: the call names no database connection that can be read. \
-                  Call muster_list_db_connections for those that can; your owner opens one with a grant of db_read on it."
+                  Call muster_list_db_connections for those that can, each by its id; your owner opens one with a grant of db_read on it."
             .to_owned(),
         pairs: Value::Array(pairs),
         ask: None,

@@ -6,6 +6,9 @@
 //! What stands in for a value is another matter: the alias of a function in FROM (`FROM unnest(…) u`, then `u.f`) and every
 //! expression in parentheses or with a subscript. There a name is taken for a field only where no value can stand: of a
 //! function that gives rows, of `t.*`, of `ROW(…)`, of a table in FROM by the table's own name. Elsewhere the dot is a call.
+//!
+//! What passes here is asked of the server once more: a connection runs a statement only where no function that could be called by
+//! one of its dots, and is not known to only read, exists there (`behind_dots`, `postgres/mod.rs`).
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -181,6 +184,19 @@ enum Root {
     Expression,
 }
 
+/// Every name behind a dot as the catalogue has it, but those that a parenthesis calls: these are judged by their names.
+#[cfg(feature = "connect")]
+pub(super) fn behind_dots(tokens: Tokens<'_, '_>) -> HashSet<String> {
+    let all = tokens.all().windows(2).enumerate();
+    all.filter(|(at, pair)| {
+        matches!(pair, [dot, name] if dot.is_mark(".") && name.is_name())
+            && !tokens.get(at + 2).is_some_and(|next| next.is_mark("("))
+    })
+    .filter_map(|(_, pair)| pair.last())
+    .map(|name| name.name(false).into_owned())
+    .collect()
+}
+
 /// Every name behind a dot that is not called with a parenthesis.
 pub(super) fn dotted<'a>(tokens: Tokens<'_, 'a>) -> Vec<Dotted<'a>> {
     let all = tokens.all();
@@ -222,7 +238,7 @@ pub(super) fn dotted<'a>(tokens: Tokens<'_, 'a>) -> Vec<Dotted<'a>> {
                         })
                     })
             }
-            Root::Expression => goes_on || !is_row(tokens, dot - 1, &mut relations),
+            Root::Expression => goes_on || !is_row(tokens, dot - 1, &items, &mut relations),
         };
         found.push(Dotted {
             name,
@@ -302,7 +318,12 @@ fn alias<'a>(tokens: Tokens<'_, 'a>, from: usize) -> (Option<Cow<'a, str>>, Vec<
 }
 
 /// Whether the expression that ends at `end` is a row with fields, whatever the catalogue says.
-fn is_row(tokens: Tokens<'_, '_>, end: usize, relations: &mut Option<HashMap<String, Uses>>) -> bool {
+fn is_row(
+    tokens: Tokens<'_, '_>,
+    end: usize,
+    items: &HashMap<Cow<'_, str>, Item<'_>>,
+    relations: &mut Option<HashMap<String, Uses>>,
+) -> bool {
     let Some(close) = tokens.get(end).filter(|token| token.is_mark(")")) else {
         return false;
     };
@@ -330,7 +351,10 @@ fn is_row(tokens: Tokens<'_, '_>, end: usize, relations: &mut Option<HashMap<Str
         && tokens.before(last).is_some_and(|token| token.is_mark("."));
     if star {
         let name = last.saturating_sub(2);
-        return tokens.get(name).is_some_and(Token::is_name) && tokens.chain(name) == first;
+        // Of a function that gives one value, u.* is the value.
+        return tokens.get(name).is_some_and(|of| {
+            of.is_name() && !matches!(items.get(of.name(false).as_ref()), Some(Item::Named(_)))
+        }) && tokens.chain(name) == first;
     }
     // f(…)
     if let Some(called) = tokens.get(last).filter(|token| token.is_mark(")"))
@@ -371,12 +395,15 @@ fn uses(tokens: Tokens<'_, '_>) -> HashMap<String, Uses> {
         let after_table = next.is_none_or(|next| {
             next.is_mark(",") || next.is_mark(")") || next.is_any(super::postgres_words::AFTER_A_TABLE)
         });
-        let first = tokens.chain(at);
-        let begins = tokens.before(first).is_some_and(|before| {
-            before.is_any(&["from", "join", "only"]) || before.is_mark(",") || before.is_mark("(")
-        });
+        // Looked for only where a table ends: a long row of names is walked once.
+        let begins = || {
+            let first = tokens.chain(at);
+            tokens.before(first).is_some_and(|before| {
+                before.is_any(&["from", "join", "only"]) || before.is_mark(",") || before.is_mark("(")
+            })
+        };
         let uses = found.entry(token.name(false).into_owned()).or_default();
-        if token.clause == Clause::From && begins && after_table {
+        if token.clause == Clause::From && after_table && begins() {
             uses.as_table = true;
         } else if is_mark(next, ".") || is_mark(before, ".") {
             // A qualifier, or a column that says whose it is.

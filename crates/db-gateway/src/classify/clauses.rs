@@ -56,11 +56,10 @@ pub(super) fn mark(tokens: &mut [Token<'_>]) {
     }
 }
 
-/// Words that no table and no alias of PostgreSQL can be named by and that end a list of tables or of groups.
+/// `WITHIN GROUP (…)` stands in a list of tables too, so GROUP ends one only with its BY. Words that no table and no alias of PostgreSQL can be named by and that end a list of tables or of groups.
 const ENDS_A_CLAUSE: &[&str] = &[
     "select",
     "where",
-    "group",
     "having",
     "window",
     "order",

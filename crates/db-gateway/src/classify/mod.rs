@@ -8,7 +8,7 @@ mod clauses;
 mod lex;
 pub(crate) mod mongodb;
 pub(crate) mod mysql;
-mod postgres;
+pub(crate) mod postgres;
 mod postgres_words;
 pub(crate) mod redis;
 mod script;

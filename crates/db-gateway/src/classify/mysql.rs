@@ -156,7 +156,7 @@ static LEADING: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
          show some sounds sql_big_result sql_buffer_result sql_cache sql_calc_found_rows sql_no_cache sql_small_result \
          straight_join table tables then to trailing true union unique unknown update usage use using value values when where while \
          window with xor against format extended partitions json tree traditional do second minute hour day month year week \
-         quarter microsecond preceding following current empty error within at",
+         quarter microsecond preceding following current empty error within at timestamp transaction system_time",
     )
 });
 
@@ -293,19 +293,24 @@ fn assigns(tokens: Tokens<'_, '_>) -> bool {
 /// `INTO OUTFILE`, `INTO DUMPFILE`, `INTO @v`; in a query every INTO, in a change all but the one before its table.
 fn into_place(tokens: Tokens<'_, '_>, change: bool) -> bool {
     tokens.all().iter().enumerate().any(|(at, token)| {
-        token.is_word("into")
-            && !tokens.before(at).is_some_and(|before| {
-                before.is_mark(".")
-                    || (change
-                        && before.is_any(&[
-                            "insert",
-                            "replace",
-                            "ignore",
-                            "delayed",
-                            "low_priority",
-                            "high_priority",
-                        ]))
-            })
+        if !token.is_word("into") {
+            return false;
+        }
+        // `t.into` is a column; of `@a.` and of `1.` the dot is the end.
+        let start = tokens.chain(at);
+        let is_column = start < at && !tokens.before(start).is_some_and(|before| before.is_mark("@"));
+        !is_column
+            && !(change
+                && tokens.before(at).is_some_and(|before| {
+                    before.is_any(&[
+                        "insert",
+                        "replace",
+                        "ignore",
+                        "delayed",
+                        "low_priority",
+                        "high_priority",
+                    ])
+                }))
     })
 }
 
@@ -417,7 +422,14 @@ fn explained(tokens: Tokens<'_, '_>, at: usize, runs: bool) -> Verdict {
     match (runs, inner.class) {
         (_, Class::Refuse) | (true, Class::Write) => inner,
         (true, Class::Read) => Verdict::read("it runs a query and shows its plan"),
-        (false, _) => Verdict::read("it shows a plan and runs nothing"),
+        // To make a plan the server calls functions that say they are deterministic, and whoever made one may have said so wrongly.
+        (false, _) => tokens
+            .calls(&GRAMMAR)
+            .map(|call| function(&call, tokens, true))
+            .fold(
+                Verdict::read("it shows a plan and runs nothing"),
+                Verdict::or_stricter,
+            ),
     }
 }
 

@@ -32,6 +32,21 @@ fn nested(statement: &str, depth: u8) -> Verdict {
     }
 }
 
+/// Names behind dots that are calls where the server has a function of that name, less those that are known to only read.
+#[cfg(feature = "connect")]
+pub(crate) fn may_be_calls(statement: &str) -> Vec<String> {
+    let Ok(lexed) = lex(Dialect::Postgres, statement) else {
+        return Vec::new();
+    };
+    let Ok(tokens) = Tokens::single(&lexed.tokens) else {
+        return Vec::new();
+    };
+    let names = attribute::behind_dots(tokens).into_iter();
+    names
+        .filter(|name| !READS.contains(name.as_str()) && !GEOGRAPHY.contains(name.as_str()))
+        .collect()
+}
+
 fn one(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
     let head = tokens.head();
     let Some(word) = tokens.word(head) else {

@@ -222,7 +222,7 @@ impl<'t, 'a> Tokens<'t, 'a> {
             let two_before = start.checked_sub(2).and_then(|at| self.get(at));
             return two_before.is_some_and(|colon| colon.is_mark(":") && colon.at + 1 == before.at);
         }
-        if before.is_any(&["with", "recursive"]) || before.is_mark(",") {
+        if before.is_any(&["with", "recursive"]) || (before.is_mark(",") && self.follows_a_cte(start)) {
             return self.holds_only(open, Token::is_name) && self.is_cte_body(close);
         }
         match before.kind {
@@ -267,6 +267,15 @@ impl<'t, 'a> Tokens<'t, 'a> {
                     token.is_mark(",")
                 }
             })
+    }
+
+    /// Whether the comma before `start` ends a common table expression: `AS (…),` that is no list of tables, where `f(…) AS (a int),` looks alike.
+    fn follows_a_cte(self, start: usize) -> bool {
+        let ended = start.checked_sub(2).and_then(|at| self.get(at));
+        let body = ended.filter(|token| token.is_mark(")")).map(|token| token.pair);
+        body.and_then(|open| self.before(open))
+            .is_some_and(|before| before.is_any(&["as", "materialized"]))
+            && self.get(start).is_some_and(|token| token.clause != Clause::From)
     }
 
     /// Behind the columns of a common table expression comes `AS (SELECT …`.

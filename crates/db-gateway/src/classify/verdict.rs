@@ -52,7 +52,7 @@ impl Verdict {
         Self::of(Class::Read, reason)
     }
 
-    pub(super) fn write(reason: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn write(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Class::Write, reason)
     }
 

@@ -18,7 +18,6 @@ use tokio::sync::OnceCell;
 use crate::address::{Tls, Url};
 use crate::answer::Answer;
 use crate::catalogue::{ColumnInfo, Description, Guarantee, Object, Rule, Schema, Wide, not_found};
-use crate::classify::mongodb::other_database;
 use crate::classify::{Class, Verdict};
 use crate::error::{Error, Scrub};
 use crate::limits::Limits;
@@ -174,11 +173,6 @@ impl Server {
                 reason: reason.to_owned().into(),
             },
         };
-        if let Some(other) = other_database(statement, self.name()) {
-            return Err(gate(&format!(
-                "it names {other}, another database than the connection's"
-            )));
-        }
         let mut command: Document =
             serde_json::from_str(statement).map_err(|_| gate("it is no command in Extended JSON"))?;
         match command.remove("$db") {

@@ -31,6 +31,7 @@ pub(super) fn leaves(command: &Document, own: &str) -> bool {
                 !place.is_some_and(|place| in_own(place, own))
             })
         }
+        "mapReduce" | "mapreduce" => command.get("out").is_some_and(|out| elsewhere(out, own)),
         // A view reads by a pipeline.
         "create" | "collMod" => command
             .get("pipeline")
@@ -93,6 +94,8 @@ mod tests {
             r#"{"aggregate":"a","pipeline":[{"$unionWith":{"db":"other","coll":"c"}}],"cursor":{}}"#,
             r#"{"explain":{"aggregate":"a","pipeline":[{"$out":{"db":"other","coll":"c"}}],"cursor":{}}}"#,
             r#"{"explain":{"find":"a","$db":"other"}}"#,
+            r#"{"aggregate":"a","pipeline":[{"$facet":{"x":[{"$lookup":{"from":"b","pipeline":[{"$out":{"db":"other","coll":"b"}}],"as":"r"}}]}}]}"#,
+            r#"{"mapReduce":"a","map":"f","reduce":"f","out":{"merge":"m","db":"other"}}"#,
             r#"{"renameCollection":"app.a","to":"other.a"}"#,
             r#"{"renameCollection":"other.a","to":"app.a"}"#,
             r#"{"renameCollection":"application.a","to":"app.a"}"#,
@@ -107,7 +110,8 @@ mod tests {
             r#"{"insert":"a","documents":[{"$out":{"db":"other"}}]}"#,
             r#"{"renameCollection":"app.a","to":"app.b"}"#,
             r#"{"bulkWrite":1,"ops":[],"nsInfo":[{"ns":"app.a"}]}"#,
-            r#"{"find":"a","filter":{"db":"other"}}"#,
+            r#"{"find":"a","filter":{"out":{"db":"other"},"from":{"db":"other"},"ns":"other.a","db":"other"}}"#,
+            r#"{"aggregate":"a","pipeline":[{"$match":{"into":{"db":"other"}}}]}"#,
         ] {
             assert!(!of(text), "{text}");
         }

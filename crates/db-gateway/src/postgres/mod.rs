@@ -14,6 +14,8 @@ use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBo
 
 use crate::address::Url;
 use crate::answer::{Cell, Collector, Column, Rows};
+use crate::classify::postgres::may_be_calls;
+use crate::classify::{Verdict, shown};
 use crate::error::Error;
 use crate::limits::Limits;
 use wire::{Held, Incoming, Session, told};
@@ -35,6 +37,19 @@ const LOOKS: &str = "1s";
 /// Whether the server takes that: not before PostgreSQL 14, not on every system, not every server that speaks its protocol. The setting
 /// holds for this one statement alone.
 const MAY_LOOK: &str = "SELECT pg_catalog.set_config('client_connection_check_interval', '1s', true)";
+
+/// Nothing stands in front of the server's own functions, wherever the account's `search_path` puts them. Everywhere else they come first by themselves.
+const PATH: &str = "SELECT pg_catalog.set_config('search_path', CASE \
+     WHEN pg_catalog.strpos(pg_catalog.current_setting('search_path'), 'pg_catalog') OPERATOR(pg_catalog.>) 1 \
+     THEN pg_catalog.concat('pg_catalog, ', pg_catalog.current_setting('search_path')) \
+     ELSE pg_catalog.current_setting('search_path') END, true)";
+
+/// A name behind a dot is a call where there is no such column (`classify::attribute`). A statement whose dots could call a function that
+/// somebody made here, or one of the server's that acts, does not run: this fails before it is begun.
+const NO_CALL_BY_A_DOT: &str = "SELECT 1 / (CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_proc p \
+     WHERE p.proname OPERATOR(pg_catalog.=) ANY ($1::name[]) AND p.pronargs OPERATOR(pg_catalog.>) 0 \
+     AND (p.pronargs OPERATOR(pg_catalog.-) p.pronargdefaults OPERATOR(pg_catalog.<=) 1 OR p.provariadic OPERATOR(pg_catalog.<>) 0) \
+     AND (p.oid OPERATOR(pg_catalog.>=) 16384 OR p.provolatile OPERATOR(pg_catalog.=) 'v')) THEN 0 ELSE 1 END)";
 
 pub(crate) struct Server {
     url: Arc<Url>,
@@ -77,9 +92,15 @@ impl Server {
         }
     }
 
-    /// One statement that cannot leave a trace.
+    /// One statement of this crate's own that cannot leave a trace.
     pub(crate) async fn read(&self, statement: &str, limits: Limits) -> Result<Rows, Error> {
         self.read_with(statement, &[], limits).await
+    }
+
+    /// The same for a statement that somebody else wrote.
+    pub(crate) async fn query(&self, statement: &str, limits: Limits) -> Result<Rows, Error> {
+        self.reading(statement, &[], &may_be_calls(statement), limits)
+            .await
     }
 
     pub(crate) async fn read_with(
@@ -88,13 +109,23 @@ impl Server {
         values: &[&str],
         limits: Limits,
     ) -> Result<Rows, Error> {
+        self.reading(statement, values, &[], limits).await
+    }
+
+    async fn reading(
+        &self,
+        statement: &str,
+        values: &[&str],
+        dots: &[String],
+        limits: Limits,
+    ) -> Result<Rows, Error> {
         tokio::time::timeout(limits.hang_up(), async {
             let mut session = self.session().await?;
             // Nobody saw an answer yet, and a read changes nothing: a session that went away meanwhile is replaced once.
-            match self.read_on(session, statement, values, limits).await {
+            match self.read_on(session, statement, values, dots, limits).await {
                 (Err(Error::Unreachable { .. }), true) => {
                     session = self.connect().await?;
-                    self.read_on(session, statement, values, limits).await.0
+                    self.read_on(session, statement, values, dots, limits).await.0
                 }
                 (answer, _) => answer,
             }
@@ -109,12 +140,13 @@ impl Server {
         session: Session,
         statement: &str,
         values: &[&str],
+        dots: &[String],
         limits: Limits,
     ) -> (Result<Rows, Error>, bool) {
         let used = session.used;
         let mut held = Held::new(&self.url, session);
         let answer = match held.get() {
-            Ok(session) => guarded(session, statement, values, limits).await,
+            Ok(session) => guarded(session, statement, values, dots, limits).await,
             Err(error) => Err(error),
         };
         match answer {
@@ -170,17 +202,23 @@ async fn guarded(
     session: &mut Session,
     statement: &str,
     values: &[&str],
+    dots: &[String],
     limits: Limits,
 ) -> Result<(Result<Rows, Error>, bool), Error> {
     let rows = i32::try_from(limits.rows.saturating_add(1)).unwrap_or(i32::MAX);
     let timeout = limits.milliseconds().to_string();
     session.put("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", &[], false, 0)?;
+    session.put(PATH, &[], false, 0)?;
     let looks = if session.looks { LOOKS } else { "" };
     session.put(GUARD, &[&timeout, looks], false, 0)?;
+    if !dots.is_empty() {
+        session.put(NO_CALL_BY_A_DOT, &[&array(dots)], false, 0)?;
+    }
     session.put(statement, values, true, rows)?;
     session.put_sync();
     session.send().await?;
-    let mut taking = Taking::new(limits, 2, true);
+    let mut taking = Taking::new(limits, 3 + usize::from(!dots.is_empty()), true);
+    taking.dots = dots.to_vec();
     let mut answer = taking.all(session).await;
     if matches!(answer, Err(Error::Unreachable { .. } | Error::Unguarded { .. })) || taking.cut_off {
         return match answer {
@@ -200,6 +238,14 @@ async fn guarded(
     let rolled_back = settle(session).await.is_ok();
     let discarded = settle(session).await.is_ok();
     Ok((answer, rolled_back && discarded))
+}
+
+/// Names as a list that the server reads.
+fn array(names: &[String]) -> String {
+    let quoted = names
+        .iter()
+        .map(|name| format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")));
+    format!("{{{}}}", quoted.collect::<Vec<_>>().join(","))
 }
 
 /// Reads up to the end of one command of this crate.
@@ -271,6 +317,8 @@ struct Taking {
     types: Vec<u32>,
     /// How many statements of this crate come first.
     ahead: usize,
+    /// The names that the last of these asks about, if it does.
+    dots: Vec<String>,
     /// Whether to hang up when the answer grows too large, rather than to read it to its end.
     may_cut: bool,
     cut_off: bool,
@@ -284,6 +332,7 @@ impl Taking {
             limits,
             types: Vec::new(),
             ahead,
+            dots: Vec::new(),
             may_cut,
             cut_off: false,
             full: false,
@@ -342,6 +391,18 @@ impl Taking {
 
     fn error(&self, session: &Session, code: String, message: &str, position: Option<u32>) -> Error {
         let message = session.scrub.clean(message);
+        if self.ahead == 1 && !self.dots.is_empty() && code == "22012" {
+            return Error::Gate {
+                verdict: Verdict::write(format!(
+                    "a function here has the name of one of {}, which stand behind a dot; where it is a column, write it without its table, or read the row by (…).* or to_jsonb(…)",
+                    self.dots
+                        .iter()
+                        .map(|name| shown(name))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                )),
+            };
+        }
         if self.ahead > 0 {
             return Error::Unguarded { why: message };
         }

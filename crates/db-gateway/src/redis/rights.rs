@@ -115,9 +115,12 @@ const HARMLESS: &[&str] = &[
     "EVAL return:0 0",
     "EVALSHA 0000000000000000000000000000000000000000 0",
     "FCALL muster-check 0",
+    "BGSAVE muster",
+    "LATENCY RESET muster-check",
+    "PFDEBUG muster KEY",
 ];
 
-/// Commands that would make the key, and so are only asked about where nothing runs.
+/// Commands that would make the key, or act on the server, and so are only asked about where nothing runs.
 const MAKING: &[&str] = &[
     "APPEND KEY v",
     "INCR KEY",
@@ -130,6 +133,11 @@ const MAKING: &[&str] = &[
     "HSETNX KEY f v",
     "PFADD KEY v",
     "PFMERGE KEY KEY2",
+    "MEMORY PURGE",
+    "SLOWLOG RESET",
+    "SCRIPT KILL",
+    "FAILOVER ABORT",
+    "CLUSTER FAILOVER",
 ];
 
 /// How a command can be asked about.

@@ -520,6 +520,60 @@ mod heavy {
         }
     }
 
+    // The class is judged without a catalogue; what passes is asked of the server, whatever the statement looks like.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_dot_that_could_call_a_function_of_this_database_is_not_run() {
+        for server in Server::all() {
+            server.psql(
+                "CREATE FUNCTION dotted(anyelement) RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN PERFORM nextval('s'); RETURN 1; END $$; \
+                 CREATE FUNCTION recorded(record, int DEFAULT 1) RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('s'); RETURN 1; END $$; \
+                 CREATE FUNCTION said(text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('s'); RETURN 1; END $$; \
+                 CREATE FUNCTION id(int, int) RETURNS int LANGUAGE sql AS 'SELECT 1'; \
+                 CREATE TABLE country (country text, note text); INSERT INTO country VALUES ('a', 'b');",
+            );
+            let before = server.world();
+            let connection = connection(&server.url("postgres"), None);
+            for statement in [
+                "SELECT t.dotted FROM t",
+                "SELECT x.recorded FROM (SELECT 1 a, 2 b) x",
+                "SELECT (country).said FROM (SELECT country FROM country) q WHERE EXISTS (SELECT 1 FROM country)",
+                "SELECT (u.*).ts_stat FROM unnest(array['select to_tsvector(pg_sleep(30)::text)']) u",
+                "SELECT (u.*).said FROM unnest(array['x']) u",
+                "SELECT (c.*).\"said\" FROM current_user c",
+                "SELECT t.pg_backend_pid, u.pg_log_backend_memory_contexts FROM t, (SELECT 1) u",
+            ] {
+                let answer = read(&connection, statement).await;
+                assert!(
+                    matches!(answer, Err(Error::Gate { .. })),
+                    "{statement}: {answer:?}"
+                );
+            }
+            assert_eq!(traces(&before, &server.world()), [""; 0]);
+            for statement in [
+                "SELECT t.id, t.v, public.t.id FROM public.t",
+                "SELECT (t).v, (t.*).id FROM t",
+                "SELECT c.note, c.country FROM country c",
+                "SELECT (q.c).note FROM (SELECT 1) r, LATERAL (SELECT c FROM country c) q WHERE false",
+            ] {
+                let answer = read(&connection, statement).await;
+                let strict = statement.contains("q.c");
+                assert_eq!(answer.is_ok(), !strict, "{statement}: {answer:?}");
+            }
+            // Whatever stands in front in the account's search_path, the server's own functions come first.
+            server.psql(
+                "CREATE SCHEMA before; CREATE FUNCTION before.lower(text) RETURNS text LANGUAGE sql AS $$ SELECT 'shadowed' $$; \
+                 GRANT USAGE ON SCHEMA before TO reader; ALTER ROLE reader SET search_path = before, pg_catalog, public;",
+            );
+            let shadowed = server.reader();
+            assert_eq!(json(&shadowed, "SELECT lower('A')").await, r#"[["a"]]"#);
+            server.psql("ALTER ROLE reader RESET search_path; DROP SCHEMA before CASCADE;");
+            assert_eq!(
+                json(&server.reader(), "SELECT current_schema()").await,
+                r#"[["public"]]"#
+            );
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn an_account_that_may_do_more_is_told_from_one_that_only_reads() {
         for server in Server::all() {

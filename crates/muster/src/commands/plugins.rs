@@ -11,7 +11,7 @@ use muster_app::packages::{Done, Hash};
 use muster_core::Clock;
 use muster_core::text::terminal;
 use muster_plugin_host::events::Wanted;
-use muster_plugin_host::{Act, DeadRule, Diagnostic, Host, Meant, PluginError, Target};
+use muster_plugin_host::{Act, Dead, Diagnostic, Host, Meant, PluginError, Target};
 use serde_json::{Value, json};
 
 use super::shown as common;
@@ -38,7 +38,7 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
         }
         Plugins::List => {
             list(&host, json)?;
-            dead_rules(&host);
+            dead_settings(&host);
             Ok(())
         }
         Plugins::Inspect { plugin } => {
@@ -47,7 +47,7 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
             } else {
                 shown::inspection(&host, &plugin)?;
             }
-            dead_rules(&host);
+            dead_settings(&host);
             Ok(())
         }
         Plugins::Update { plugin } => {
@@ -178,8 +178,8 @@ fn meant(host: &Host, word: &str, usage: &str) -> Result<Target, Failure> {
 }
 
 /// Rules that say nothing, on standard error: a misspelled name refuses or allows nothing, and no call would ever tell.
-fn dead_rules(host: &Host) {
-    for rule in host.dead_rules().unwrap_or_default() {
+fn dead_settings(host: &Host) {
+    for rule in host.dead_settings().unwrap_or_default() {
         output::notice(&format!("muster: {rule}"));
     }
 }
@@ -285,8 +285,8 @@ pub(super) fn health(config: &Config) -> (bool, String) {
     if faults.is_empty() {
         let mut said = vec![format!("{} installed", all.len())];
         // A rule may stand there for a package that is to come; it is told, and is no fault.
-        let rules = host.dead_rules().unwrap_or_default();
-        said.extend(rules.iter().map(DeadRule::to_string));
+        let rules = host.dead_settings().unwrap_or_default();
+        said.extend(rules.iter().map(Dead::to_string));
         (true, said.join("; "))
     } else {
         (false, faults.join("; "))

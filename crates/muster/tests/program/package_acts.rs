@@ -157,10 +157,12 @@ fn a_server_is_known_by_each_of_its_names_and_never_by_one_of_two() {
 fn a_rule_that_matches_no_tool_is_told_and_one_that_may_match_yet_is_not() {
     let place = Place::new();
     place.approved("tools", "plain");
-    place.settings(&json!({"approval_mode": "never-ask", "permissions": {
-        "allow": ["mcp__plugin_tools_s__write"],
-        "deny": ["mcp__plugin_tools_s__wriet", "mcp__plugin_tool_s__write", "Bash(rm:*)"],
-    }}));
+    place.settings(
+        &json!({"approval_mode": "never-ask", "aproval_mode": "always-ask", "permissions": {
+            "allow": ["mcp__plugin_tools_s__write"],
+            "deny": ["mcp__plugin_tools_s__wriet", "mcp__plugin_tool_s__write", "Bash(rm:*)"],
+        }}),
+    );
     let told = |words: &[&str]| {
         let said = place.run(words);
         assert_eq!(said.code(), 0, "{said:?}");
@@ -174,6 +176,15 @@ fn a_rule_that_matches_no_tool_is_told_and_one_that_may_match_yet_is_not() {
     client.greet();
     assert!(!client.tools().is_empty());
     assert_eq!(client.leave(), 0);
+    let inspected = place.run(&["plugins", "inspect", "tools"]);
+    assert!(
+        inspected.err.contains("the key aproval_mode of settings.json"),
+        "{inspected:?}"
+    );
+    assert!(
+        inspected.out.contains("mcp__plugin_tools_s__write\n"),
+        "{inspected:?}"
+    );
     for words in [
         &["plugins", "list"][..],
         &["plugins", "inspect", "tools"],

@@ -134,8 +134,13 @@ impl Inner {
         match problem {
             None => {
                 let tools = self.state().tools.as_ref().map_or(0, |tools| tools.offered.len());
-                self.events
-                    .server(Happening::Ready, Some(format!("{tools} tools are offered")));
+                self.events.server(
+                    Happening::Ready,
+                    Some(match tools {
+                        1 => "1 tool is offered".to_owned(),
+                        tools => format!("{tools} tools are offered"),
+                    }),
+                );
                 self.write_start(None);
             }
             Some(why) => {

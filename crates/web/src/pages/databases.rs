@@ -300,7 +300,7 @@ pub(super) async fn act(
     .map_err(|fault| refuse::fault(&fault))?;
     let words = match checked {
         Ok(true) => "Everything that was tried holds.",
-        Ok(false) => "Something does not hold; it is marked below.",
+        Ok(false) => "Something that was tried does not hold; it is marked below.",
         Err(NotOpened::Stored(error)) => return Err(refuse::database(&error)),
         Err(error) => {
             return Err(refuse::page(
@@ -311,7 +311,13 @@ pub(super) async fn act(
             ));
         }
     };
-    flash.put(caller.session, Place::Databases, Shown::Note(words));
+    let failed = matches!(checked, Ok(false));
+    let shown = if failed {
+        Shown::Warning(words)
+    } else {
+        Shown::Note(words)
+    };
+    flash.put(caller.session, Place::Databases, shown);
     Ok(see_other(&format!("/databases/{id}")))
 }
 

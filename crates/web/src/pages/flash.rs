@@ -33,6 +33,8 @@ pub(super) enum Shown {
     Token { what: String, token: Secret },
     /// What was done, in muster's own words.
     Note(&'static str),
+    /// What did not go well, in muster's own words.
+    Warning(&'static str),
 }
 
 /// All that waits to be shown. Cloning shares it.

@@ -80,9 +80,10 @@ pub(in crate::commands) fn log(usual: Level) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        // Below a warning the protocol's library writes whole messages, with the texts and tokens that stand in them.
+        // Below a warning the protocol's library writes whole messages, with the texts and tokens that stand in them; it warns of every answer that is
+        // an error, which its client has.
         .with_filter(filter.and(filter_fn(|meta| {
-            !meta.target().starts_with("rmcp") || *meta.level() <= Level::WARN
+            !meta.target().starts_with("rmcp") || *meta.level() <= Level::ERROR
         })));
     let _ = tracing_subscriber::registry().with(lines).try_init();
 }

@@ -41,7 +41,8 @@ pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<Account
         // A file has no accounts, and may well be made later.
         if let Err(error) = gateway.test().await {
             output::notice(&terminal(&format!(
-                "muster: {error} It is stored all the same; muster db test tells when it is there"
+                "muster: {} It is stored all the same; muster db test tells when it is there",
+                sentence(&error)
             )));
         }
         return Ok(seen(false));
@@ -74,7 +75,8 @@ pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<Account
         Ok(_) => Ok(seen(found.wide)),
         Err(error) if accepted || error.is_away() => {
             output::notice(&terminal(&format!(
-                "muster: with the account that writes: {error} It is stored all the same"
+                "muster: with the account that writes: {} It is stored all the same",
+                sentence(&error)
             )));
             Ok(seen(found.wide))
         }
@@ -82,9 +84,18 @@ pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<Account
     }
 }
 
+/// An engine's words with a full stop behind them.
+fn sentence(error: &Error) -> String {
+    let mut text = error.to_string();
+    if !text.ends_with(['.', '!', '?']) {
+        text.push('.');
+    }
+    text
+}
+
 fn too_wide(found: &Wide, sentence: &str) -> Failure {
     let mut lines = found.statements.clone();
-    lines.insert(0, "These statements, run by an administrator, make an account that only reads (CHANGE_ME is its password):".to_owned());
+    lines.insert(0, "These statements, run by an administrator in the very database that is added, make an account that only reads (CHANGE_ME is its password; where the account is there already, leave the first one out):".to_owned());
     Failure::refused("wide_account", terminal(sentence))
         .with("reasons", json!(found.reasons))
         .with("statements", json!(found.statements))

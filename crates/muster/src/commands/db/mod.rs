@@ -10,6 +10,7 @@ use muster_app::databases::{self, Connection, DatabaseError, DbUrl, NewConnectio
 use muster_core::Secret;
 use muster_core::engine::Engine;
 use muster_core::ids::OwnerId;
+use muster_core::text::terminal;
 use serde_json::{Value, json};
 
 use super::{integration, offline, owner, project, shown, warns_of_the_key};
@@ -39,8 +40,16 @@ async fn on(app: &App, command: cli::Db, json: bool) -> Result<(), Failure> {
         cli::Db::List { owner: whose } => {
             let owner = owner(app, &whose).await?;
             let all = databases::list(app, owner).await?;
-            if !json && all.iter().any(|found| !found.looked) {
-                output::notice(&format!("muster: not looked at yet: {UNSEEN}"));
+            let unseen: Vec<String> = all
+                .iter()
+                .filter(|found| !found.looked)
+                .map(|found| terminal(&found.name))
+                .collect();
+            if !json && !unseen.is_empty() {
+                output::notice(&format!(
+                    "muster: not looked at yet: {}: {UNSEEN}",
+                    unseen.join(", ")
+                ));
             }
             shown::list(
                 json,

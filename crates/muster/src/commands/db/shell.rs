@@ -32,8 +32,8 @@ A statement ends with ';' at the end of a line (SQL), with its line (Redis) or w
   \\preview OBJECT       the first rows
   \\explain STATEMENT    how the engine would run it; it is not run
   \\write on|off         let statements that write through, or no more
-  \\q                    leave
-Ctrl-C stops a statement that runs. Every statement is in the audit log.";
+  \\q                    leave, as Ctrl-D does; also in the middle of a statement
+Ctrl-C stops a statement that runs and gives up one that is half written. Every statement is in the audit log.";
 
 /// What a person reads from and is told.
 struct Shell<'s> {
@@ -227,6 +227,17 @@ impl Shell<'_> {
         }
         if fresh && let Some(words) = line.trim().strip_prefix('\\') {
             return self.word(words, signals).await;
+        }
+        if self.typed {
+            match (fresh, line.trim()) {
+                // What people type to leave and to be helped; a statement is none of these in any engine's language.
+                (true, "quit" | "exit") | (false, "\\q") => return Ok(Next::End),
+                (true, "help") | (false, "\\?") => {
+                    output::notice(HELP);
+                    return Ok(Next::Line);
+                }
+                _ => {}
+            }
         }
         if pending.len() + line.len() > LONGEST {
             pending.clear();

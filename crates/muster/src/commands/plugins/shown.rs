@@ -59,6 +59,19 @@ fn capability(host: &Host, one: &Inspected, server: Option<&Server>) -> Result<(
     rows.push(("known as", one.registered_name.clone()));
     if one.kind == Kind::McpServer {
         rows.push(("its tools", format!("{}…", one.tool_prefix)));
+        for tool in &one.tools {
+            let reads = if tool.read_only {
+                ", says that it only reads"
+            } else {
+                ""
+            };
+            let changed = if tool.changed {
+                ", changed since the approval"
+            } else {
+                ""
+            };
+            rows.push(("tool", format!("{}{reads}{changed}", tool.registered)));
+        }
     }
     rows.push(("hash", one.definition_hash.clone()));
     rows.push(("approved", approved(one)));
@@ -124,7 +137,7 @@ fn approved(one: &Inspected) -> String {
 
 fn last_start(one: &Inspected) -> String {
     match &one.last_start {
-        None => "none since the last review".to_owned(),
+        None => "none yet since it was stored or decided about".to_owned(),
         Some(start) if start.ok => format!("{} answered", start.at),
         Some(start) => format!(
             "{} failed: {}",
