@@ -299,18 +299,19 @@ fn into_place(tokens: Tokens<'_, '_>, change: bool) -> bool {
         // `t.into` is a column; of `@a.` and of `1.` the dot is the end.
         let start = tokens.chain(at);
         let is_column = start < at && !tokens.before(start).is_some_and(|before| before.is_mark("@"));
-        !is_column
-            && !(change
-                && tokens.before(at).is_some_and(|before| {
-                    before.is_any(&[
-                        "insert",
-                        "replace",
-                        "ignore",
-                        "delayed",
-                        "low_priority",
-                        "high_priority",
-                    ])
-                }))
+        let begins_a_change = || {
+            tokens.before(at).is_some_and(|before| {
+                before.is_any(&[
+                    "insert",
+                    "replace",
+                    "ignore",
+                    "delayed",
+                    "low_priority",
+                    "high_priority",
+                ])
+            })
+        };
+        !(is_column || change && begins_a_change())
     })
 }
 
