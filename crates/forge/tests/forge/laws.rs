@@ -89,7 +89,8 @@ async fn no_act_goes_out_with_a_permit_for_something_else() {
         let table: [(Action, &str, &[&str]); 9] = [
             (Action::PrWrite, "repo:acme/shop", &["open"]),
             (Action::PrWrite, "repo:acme/other", &[]),
-            (Action::PrWrite, "repo:acme/Shop", &[]),
+            // The same one: no forge tells two by the case of their letters.
+            (Action::PrWrite, "repo:acme/Shop", &["open"]),
             (Action::IssuesRead, "integration:7", &["list", "get"]),
             (Action::IssuesRead, "integration:8", &[]),
             (Action::IssuesWrite, "integration:7", &["import", "create"]),
