@@ -14,6 +14,12 @@ use anyhow::{Context as _, Result, bail};
 use muster_core::Clock;
 use muster_plugin_host::session::{Nobody, Options, serve, standard_input, standard_output};
 use muster_plugin_host::{Act, Budgets, Host, Launcher, ServerKey, Target, launch, tree};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler, ServiceExt as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
@@ -22,6 +28,7 @@ use crate::report::{Amount, Figure, Samples, Target as Wanted};
 use crate::server::Muster;
 
 const ECHO: &str = "package-echo";
+const SDK: &str = "package-sdk";
 const PROXY: &str = "package-proxy";
 const CALLS: usize = 4_000;
 const IN_FLIGHT: usize = 32;
@@ -38,6 +45,8 @@ pub(crate) fn role() -> Option<ExitCode> {
     }
     let done = if word == ECHO {
         echo(words.next())
+    } else if word == SDK {
+        sdk()
     } else if word == PROXY {
         proxy(words)
     } else {
@@ -73,6 +82,45 @@ fn echo(delay: Option<OsString>) -> Result<()> {
         out.flush()?;
     }
     Ok(())
+}
+
+/// The same with the Rust SDK, as an author of a package would write it.
+fn sdk() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let served = Sdk.serve(rmcp::transport::stdio()).await?;
+        served.waiting().await?;
+        Ok(())
+    })
+}
+
+struct Sdk;
+
+impl ServerHandler for Sdk {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let schema = json!({"type": "object"}).as_object().cloned().unwrap_or_default();
+        let tool =
+            Tool::new("echo", "Says echo.", schema).with_annotations(ToolAnnotations::new().read_only(true));
+        Ok(ListToolsResult::with_all_items(vec![tool]))
+    }
+
+    async fn call_tool(
+        &self,
+        _: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        Ok(CallToolResult::success(vec![ContentBlock::text("echo")]).into())
+    }
 }
 
 fn options() -> Options {
@@ -150,13 +198,17 @@ server.run()
 "#;
 
 fn install(data: &Path, folder: &Path, id: &str, delay: u64) -> Result<Host> {
+    let program = std::env::current_exe()?;
+    install_command(data, folder, id, &json!([program, ECHO, delay.to_string()]))
+}
+
+fn install_command(data: &Path, folder: &Path, id: &str, command: &Value) -> Result<Host> {
     let source = folder.join("source").join(id);
     fs::create_dir_all(source.join(".muse-plugin"))?;
-    let program = std::env::current_exe()?;
     let manifest = json!({
         "schemaVersion": 1, "name": id, "version": "1.0.0", "description": "Measured.",
         "compat": {"manifestDir": ".muse-plugin"},
-        "capabilities": {"mcpServers": [{"id": "s", "command": [program, ECHO, delay.to_string()]}]},
+        "capabilities": {"mcpServers": [{"id": "s", "command": command}]},
     });
     fs::write(source.join(".muse-plugin/plugin.json"), manifest.to_string())?;
     let host = Host::new(data, Clock::system());
@@ -289,6 +341,26 @@ fn calls(folder: &Path, rounds: usize) -> Result<(Vec<Figure>, f64, f64)> {
         rounds,
         CALLS * 10,
     )];
+    let data = folder.join("sdk");
+    install_command(
+        &data,
+        &folder.join("sdk-source"),
+        "echo",
+        &json!([std::env::current_exe()?, SDK]),
+    )?;
+    let mut direct = Peer::start(&[SDK.into()])?;
+    let mut proxied = Peer::start(&[PROXY.into(), data.into()])?;
+    proxied.in_turn(10, &mut Samples::default())?;
+    std::thread::sleep(Duration::from_millis(2_500));
+    let written = rates(&mut direct, &mut proxied, rounds, CALLS * 10)?;
+    direct.end()?;
+    proxied.end()?;
+    figures.push(throughput(
+        "a server of the Rust SDK",
+        &written,
+        rounds,
+        CALLS * 10,
+    ));
     let data = folder.join("python");
     if let Some((program, server)) = python(&data, folder)? {
         let mut direct = Peer::of(Command::new(program).arg(server))?;

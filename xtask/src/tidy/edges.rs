@@ -75,7 +75,11 @@ const GUARDED: [(&str, &[&str]); 11] = [
     ("axum", &["crates/web", "crates/testkit"]),
     ("tower-http", &["crates/web", "crates/testkit"]),
     ("askama", &["crates/web"]),
-    ("rmcp", &["crates/web", "crates/muster", "crates/testkit"]),
+    // benches: a server that is measured is written with it.
+    (
+        "rmcp",
+        &["crates/web", "crates/muster", "crates/testkit", "benches"],
+    ),
     ("agent-client-protocol", &["crates/runtime", "crates/testkit"]),
     ("octocrab", &["crates/forge"]),
     ("ratatui", &["crates/tui"]),
