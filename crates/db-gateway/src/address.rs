@@ -73,13 +73,13 @@ fn spelled(rest: &str) -> Result<(), InvalidUrl> {
 
 /// The address with a host where only a parameter names one, as clients of PostgreSQL write it: `postgres://user@/db?host=/run/postgresql`.
 fn with_host(text: &str, rest: &str) -> String {
-    let named = rest.split_once('?').is_some_and(|(_, query)| {
-        query
-            .split('&')
-            .any(|pair| pair.starts_with("host=") || pair.starts_with("socket="))
-    });
+    let (front, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let named = query
+        .split('&')
+        .any(|pair| pair.starts_with("host=") || pair.starts_with("socket="));
     match text.split_once("@/") {
-        Some((account, path)) if named => format!("{account}@localhost/{path}"),
+        // Behind the account, and not in a parameter's value.
+        Some((account, path)) if named && front.contains("@/") => format!("{account}@localhost/{path}"),
         _ => text.to_owned(),
     }
 }

@@ -170,4 +170,7 @@ fn a_host_may_be_named_by_a_parameter_alone() {
         assert!(format!("{url:?}").contains("Socket(\"/run/"), "{url:?}");
     }
     assert!(Url::parse("postgres://u:p@/shop").is_err());
+    // Such a pair of signs in a parameter is a part of its value.
+    let url = Url::parse("postgres://h/shop?host=/run/postgresql&password=a@/b").unwrap();
+    assert!(format!("{url:?}").contains("Socket(\"/run/"), "{url:?}");
 }

@@ -42,9 +42,12 @@ pub(crate) fn may_be_calls(statement: &str) -> Vec<String> {
         return Vec::new();
     };
     let names = attribute::behind_dots(tokens).into_iter();
-    names
+    let mut names: Vec<String> = names
         .filter(|name| !READS.contains(name.as_str()) && !GEOGRAPHY.contains(name.as_str()))
-        .collect()
+        .collect();
+    // As they are told, the same each time.
+    names.sort_unstable();
+    names
 }
 
 fn one(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {

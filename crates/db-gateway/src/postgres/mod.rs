@@ -20,6 +20,8 @@ use crate::error::Error;
 use crate::limits::Limits;
 use wire::{Held, Incoming, Session, told};
 
+/// Names that a sentence holds.
+const NAMED: usize = 8;
 const MAX_IDLE: usize = 4;
 const IDLE_FOR: Duration = Duration::from_secs(60);
 
@@ -240,6 +242,13 @@ async fn guarded(
     Ok((answer, rolled_back && discarded))
 }
 
+/// Names as a person reads them; of very many the first.
+fn listed(names: &[String]) -> String {
+    let shown: Vec<_> = names.iter().take(NAMED).map(|name| shown(name)).collect();
+    let more = if names.len() > NAMED { " and others" } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
 /// Names as a list that the server reads.
 fn array(names: &[String]) -> String {
     let quoted = names
@@ -395,11 +404,7 @@ impl Taking {
             return Error::Gate {
                 verdict: Verdict::write(format!(
                     "a function here has the name of one of {}, which stand behind a dot; where it is a column, write it without its table, or read the row by (…).* or to_jsonb(…)",
-                    self.dots
-                        .iter()
-                        .map(|name| shown(name))
-                        .collect::<Vec<_>>()
-                        .join(", ")
+                    listed(&self.dots)
                 )),
             };
         }

@@ -159,7 +159,17 @@ fn name(line: &str) -> String {
     let first = words.next().unwrap_or_default();
     let container = matches!(
         first,
-        "CONFIG" | "CLIENT" | "ACL" | "MODULE" | "FUNCTION" | "SCRIPT" | "XGROUP"
+        "CONFIG"
+            | "CLIENT"
+            | "ACL"
+            | "MODULE"
+            | "FUNCTION"
+            | "SCRIPT"
+            | "XGROUP"
+            | "MEMORY"
+            | "SLOWLOG"
+            | "LATENCY"
+            | "CLUSTER"
     );
     match words.next() {
         Some(below) if container => format!("{first} {below}"),
@@ -301,6 +311,7 @@ mod tests {
             );
         }
         assert_eq!(name("ACL SETUSER muster-check muster-check"), "ACL SETUSER");
+        assert_eq!(name("MEMORY PURGE"), "MEMORY PURGE");
         assert_eq!(name("DEL KEY"), "DEL");
     }
 }
