@@ -697,6 +697,10 @@ fn a_connections_page_says_what_holds_who_may_reach_it_and_what_was_run() {
             page.contains("does not hold") && !page.contains("hunter2"),
             "{page}"
         );
+        assert!(
+            page.contains("<p class=\"warning\" role=\"status\">Something that was tried does not hold"),
+            "{page}"
+        );
         assert!(page.contains("Nobody: no policy grants"), "{page}");
         let odd = doors
             .send(Ask::form(&address, &[("act", "drop")]).cookie(&cookie))
