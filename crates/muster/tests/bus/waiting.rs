@@ -30,12 +30,12 @@ fn a_wait_ends_with_the_message_it_waits_for_and_other_calls_are_served_meanwhil
         let begun = Instant::now();
         bob.ok("status", json!({"agentId": "bob"}));
         bob.ok("send_message", json!({"from": "bob", "text": "while I wait"}));
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         assert!(waiting.silent_for(Duration::from_millis(1_000)));
         let sent = Instant::now();
         dm(&*alice, "alice", "bob", "at last");
         let got = waiting.end().ok();
-        assert!(sent.elapsed() < Duration::from_secs(1), "{:?}", sent.elapsed());
+        assert!(sent.elapsed() < Duration::from_secs(5), "{:?}", sent.elapsed());
         assert_eq!(texts(&got), ["at last"]);
         assert_eq!(
             bob.ok("read_messages", json!({"agentId": "bob", "source": "inbox"}))["returned"],
@@ -140,7 +140,7 @@ fn a_line_that_another_program_writes_ends_a_wait_whether_or_not_the_kernel_tell
         append(&path, &line("told"));
         assert_eq!(texts(&waiting.end().ok()), ["told"]);
         assert!(
-            written.elapsed() < Duration::from_secs(1),
+            written.elapsed() < Duration::from_secs(5),
             "{:?}",
             written.elapsed()
         );
@@ -153,7 +153,7 @@ fn a_line_that_another_program_writes_ends_a_wait_whether_or_not_the_kernel_tell
         append(&elsewhere, &line("untold"));
         assert_eq!(texts(&waiting.end().ok()), ["untold"]);
         assert!(
-            written.elapsed() < Duration::from_secs(1),
+            written.elapsed() < Duration::from_secs(5),
             "{:?}",
             written.elapsed()
         );
@@ -171,7 +171,7 @@ fn a_wait_of_an_agent_without_an_inbox_yet_ends_with_its_very_first_message() {
         let sent = Instant::now();
         dm(&*alice, "alice", "fresh", "first ever");
         assert_eq!(texts(&waiting.end().ok()), ["first ever"]);
-        assert!(sent.elapsed() < Duration::from_secs(1), "{:?}", sent.elapsed());
+        assert!(sent.elapsed() < Duration::from_secs(5), "{:?}", sent.elapsed());
     });
 }
 
@@ -298,30 +298,26 @@ fn a_request_with_the_number_of_one_under_way_is_refused_and_the_first_one_answe
     }
 }
 
-mod heavy {
-    use super::{Bus, Calls, Duration, Instant, inbox, json};
-
-    // spec: TOOL-065
-    #[test]
-    fn no_wait_lasts_longer_than_a_minute() {
-        let bus = Bus::new();
-        let tokens = [bus.mint("far"), bus.mint("now")];
-        let daemon = bus.daemon();
-        let (near, far, now) = (bus.stdio(), daemon.session(&tokens[0]), daemon.now(&tokens[1]));
-        let all: [(&dyn Calls, &str); 3] = [(&near, "near"), (&far, "far"), (&now, "now")];
-        let begun = Instant::now();
-        let waits: Vec<_> = all
-            .iter()
-            .map(|(agent, id)| {
-                agent.ok("join", json!({"agentId": id}));
-                agent.wait("wait_for_message", inbox(id, 600_000))
-            })
-            .collect();
-        for waiting in waits {
-            let got = waiting.end();
-            assert_eq!(got.body["timedOut"], json!(true), "{got:?}");
-            assert!((Duration::from_secs(59)..Duration::from_secs(64)).contains(&begun.elapsed()));
-        }
+// spec: TOOL-065
+#[test]
+fn no_wait_lasts_longer_than_a_minute() {
+    let bus = Bus::new();
+    let tokens = [bus.mint("far"), bus.mint("now")];
+    let daemon = bus.daemon();
+    let (near, far, now) = (bus.stdio(), daemon.session(&tokens[0]), daemon.now(&tokens[1]));
+    let all: [(&dyn Calls, &str); 3] = [(&near, "near"), (&far, "far"), (&now, "now")];
+    let begun = Instant::now();
+    let waits: Vec<_> = all
+        .iter()
+        .map(|(agent, id)| {
+            agent.ok("join", json!({"agentId": id}));
+            agent.wait("wait_for_message", inbox(id, 600_000))
+        })
+        .collect();
+    for waiting in waits {
+        let got = waiting.end();
+        assert_eq!(got.body["timedOut"], json!(true), "{got:?}");
+        assert!((Duration::from_secs(59)..Duration::from_secs(64)).contains(&begun.elapsed()));
     }
 }
 

@@ -193,6 +193,60 @@ fn a_server_that_answers_and_does_not_let_muster_in_is_not_stored_and_shows_no_p
     assert_eq!(check["ok"], json!(false));
 }
 
+// spec: DBA-014
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_not_stored_and_a_server_that_hangs_is_without_the_password() {
+    let Some(server) = Postgres::start().await else {
+        return;
+    };
+    let place = place();
+    let wrong = server.with_account("nobody_of_that_name:SECRET-other");
+    let said = add(&place, "wrong", &wrong, &[]);
+    assert_eq!((said.code(), said.out.contains("SECRET")), (1, false), "{said:?}");
+    // The account that writes has to be let in as well.
+    let said = add(&place, "half", &server.reader(), &["--write-url", &wrong]);
+    let error = document(&said)["error"].clone();
+    assert!(
+        said.code() == 1 && error["message"].as_str().unwrap().contains("--write-url"),
+        "{said:?}"
+    );
+    assert!(!said.err.contains("SECRET"), "{said:?}");
+    // So has the database to be there.
+    let known = server.reader();
+    let (front, socket) = known.split_once("?host=").unwrap();
+    let (front, _) = front.rsplit_once('/').unwrap();
+    let unknown = format!("{front}/no_such_database?host={socket}");
+    let said = add(&place, "unknown", &unknown, &[]);
+    assert_eq!(said.code(), 1, "{said:?}");
+    assert!(said.err.contains("nothing was stored"), "{said:?}");
+    assert_eq!(place.json(&["db", "list"]), json!([]));
+    // Where only the account that writes has nobody to talk to, the other was looked at.
+    let gone = format!("postgres://ada:SECRET-word@127.0.0.1:{}/app", closed());
+    let said = add(&place, "half", &server.reader(), &["--write-url", &gone]);
+    assert_eq!(document(&said)["wide"], json!(false), "{said:?}");
+    assert!(said.err.contains("the account that writes"), "{said:?}");
+    assert!(!is_unlooked(&place, "half"));
+    let (_listener, port) = silent();
+    let begun = Instant::now();
+    let hanging = [
+        ("one", format!("postgres://ada:SECRET-word@127.0.0.1:{port}/app")),
+        ("two", format!("mariadb://ada:SECRET-word@127.0.0.1:{port}/app")),
+        ("three", format!("redis://:SECRET-word@127.0.0.1:{port}/0")),
+        ("four", format!("mongodb://ada:SECRET-word@127.0.0.1:{port}/app")),
+    ];
+    std::thread::scope(|all| {
+        for (name, url) in &hanging {
+            all.spawn(|| is_stored_unlooked(&place, name, url));
+        }
+    });
+    assert!(
+        begun.elapsed() < Duration::from_secs(150),
+        "{:?}",
+        begun.elapsed()
+    );
+    server.end(&[]).await;
+}
+
 mod heavy {
     use super::*;
 
@@ -228,57 +282,6 @@ mod heavy {
         add(&place, "narrow", &server.reader(), &[]).ok();
         place.ok(&["setting", "set", "db.timeout_seconds", "3600"]);
         Some((server, place))
-    }
-
-    // spec: DBA-014
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_wrong_password_is_not_stored_and_a_server_that_hangs_is_without_the_password() {
-        let Some(server) = Postgres::start().await else {
-            return;
-        };
-        let place = place();
-        let wrong = server.with_account("nobody_of_that_name:SECRET-other");
-        let said = add(&place, "wrong", &wrong, &[]);
-        assert_eq!((said.code(), said.out.contains("SECRET")), (1, false), "{said:?}");
-        // The account that writes has to be let in as well.
-        let said = add(&place, "half", &server.reader(), &["--write-url", &wrong]);
-        let error = document(&said)["error"].clone();
-        assert!(
-            said.code() == 1 && error["message"].as_str().unwrap().contains("--write-url"),
-            "{said:?}"
-        );
-        assert!(!said.err.contains("SECRET"), "{said:?}");
-        // So has the database to be there.
-        let known = server.reader();
-        let (front, socket) = known.split_once("?host=").unwrap();
-        let (front, _) = front.rsplit_once('/').unwrap();
-        let unknown = format!("{front}/no_such_database?host={socket}");
-        let said = add(&place, "unknown", &unknown, &[]);
-        assert_eq!(said.code(), 1, "{said:?}");
-        assert!(said.err.contains("nothing was stored"), "{said:?}");
-        assert_eq!(place.json(&["db", "list"]), json!([]));
-        // Where only the account that writes has nobody to talk to, the other was looked at.
-        let gone = format!("postgres://ada:SECRET-word@127.0.0.1:{}/app", closed());
-        let said = add(&place, "half", &server.reader(), &["--write-url", &gone]);
-        assert_eq!(document(&said)["wide"], json!(false), "{said:?}");
-        assert!(said.err.contains("the account that writes"), "{said:?}");
-        assert!(!is_unlooked(&place, "half"));
-        let (_listener, port) = silent();
-        let begun = Instant::now();
-        for (name, url) in [
-            ("one", format!("postgres://ada:SECRET-word@127.0.0.1:{port}/app")),
-            ("two", format!("mariadb://ada:SECRET-word@127.0.0.1:{port}/app")),
-            ("three", format!("redis://:SECRET-word@127.0.0.1:{port}/0")),
-            ("four", format!("mongodb://ada:SECRET-word@127.0.0.1:{port}/app")),
-        ] {
-            is_stored_unlooked(&place, name, &url);
-        }
-        assert!(
-            begun.elapsed() < Duration::from_secs(150),
-            "{:?}",
-            begun.elapsed()
-        );
-        server.end(&[]).await;
     }
 
     /// The same address by way of a folder that is not there before `arrives`.

@@ -679,7 +679,7 @@ mod heavy {
             begun.elapsed()
         );
         assert!(
-            median < Duration::from_millis(100) && worst < Duration::from_secs(1),
+            median < Duration::from_secs(1) && worst < Duration::from_secs(5),
             "{median:?} {worst:?}"
         );
     }

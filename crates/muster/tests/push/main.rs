@@ -9,6 +9,7 @@ mod agent;
 )]
 #[path = "../bus/support/mod.rs"]
 mod bus;
+mod heartbeat;
 #[expect(
     dead_code,
     reason = "these tests use a part of what the tests of the hands share"

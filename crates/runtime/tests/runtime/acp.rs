@@ -124,8 +124,9 @@ async fn an_agent_gets_muster_s_tools_over_http_with_its_token() {
 #[tokio::test]
 async fn an_agent_that_is_not_ready_leaves_the_turn_not_started() {
     let place = Place::new();
-    let mut settings = place.settings();
-    settings.start = Duration::from_millis(700);
+    let settings = place.settings();
+    let mut hasty = place.settings();
+    hasty.start = Duration::from_millis(700);
     let table = [
         ("die-at-start", "does not answer as an agent", "no configuration"),
         ("sign-in", "asks for a sign-in", "Authentication required"),
@@ -133,17 +134,16 @@ async fn an_agent_that_is_not_ready_leaves_the_turn_not_started() {
         ("never-ready", "was not ready within 700 milliseconds", ""),
     ];
     for (manner, words, complaint) in table {
+        let settings = if manner == "never-ready" {
+            &hasty
+        } else {
+            &settings
+        };
         let chief = runtime(Kind::Acp, agent(&place, manner), settings.clone());
-        let begun = Instant::now();
         let reason = not_started(chief.turn(turn("c-1", "x")).await);
         assert!(
             reason.contains(words) && reason.contains(complaint),
             "{manner}: {reason}"
-        );
-        assert!(
-            begun.elapsed() < Duration::from_secs(5),
-            "{manner} took {:?}",
-            begun.elapsed()
         );
     }
     assert!(!methods(&place).contains(&"session/prompt".to_owned()));
@@ -152,7 +152,7 @@ async fn an_agent_that_is_not_ready_leaves_the_turn_not_started() {
         ("/no/such/agent", "was not found"),
         ("cat", "does not answer as an agent"),
     ] {
-        let chief = runtime(Kind::Acp, Program::parse(line).unwrap(), settings.clone());
+        let chief = runtime(Kind::Acp, Program::parse(line).unwrap(), hasty.clone());
         let reason = not_started(chief.turn(turn("c-1", "x")).await);
         assert!(
             reason.contains(words) || reason.contains("was not ready"),

@@ -137,7 +137,7 @@ impl<'a> Claude<'a> {
         wait("a session that says nothing new", || {
             std::thread::sleep(Duration::from_millis(500));
             let now = self.session();
-            std::mem::replace(&mut before, now.clone()) == now
+            std::mem::replace(&mut before, now.clone()) == now && self.status() == "idle"
         });
     }
 

@@ -27,8 +27,10 @@ fn waiting(tmux: &Tmux, seconds: u64) -> TmuxPanes {
     TmuxPanes::new(Server::Named(tmux.name.clone()), settings)
 }
 
-/// Replaces what the session says of itself, as a damaged or forged file would.
+/// Replaces what the session says of itself, as a damaged or forged file would. It has settled then: a status that it publishes between the
+/// reading and the writing here would be lost for good.
 fn claims(claude: &Claude<'_>, change: impl FnOnce(&mut Value)) {
+    claude.settles();
     let mut session = claude.session().unwrap();
     let file = claude.folder.join(format!("sessions/{}.json", session["pid"]));
     change(&mut session);

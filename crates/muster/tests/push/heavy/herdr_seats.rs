@@ -64,12 +64,8 @@ fn a_direct_message_reaches_the_pane_from_the_process_that_serves_the_agent() {
         json!({"from": "peer", "to": "me", "text": "into the pane"}),
     );
     until("the message in the pane", || taken(&herdr, "into the pane") == 1);
-    // A second to gather what else comes, and little more.
-    assert!(
-        begun.elapsed() < Duration::from_millis(2_500),
-        "{:?}",
-        begun.elapsed()
-    );
+    // A second to gather what else comes, and what a busy machine adds.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     assert_eq!(children(me.pid()), "", "a process was started");
     until("the message is read", || {
         peer.ok("status", json!({"agentId": "me"}))["inboxUnread"] == 0
