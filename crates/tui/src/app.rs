@@ -186,6 +186,15 @@ impl App {
                         .to_owned(),
                 );
             }
+            // They act on the channel in focus, which is not the one in sight.
+            Command::Topic(_) | Command::Motd(_) | Command::History(_) | Command::Part(None)
+                if self.timeline.source == Source::Inbox =>
+            {
+                return self.problem(format!(
+                    "these are your direct messages and no channel, so nothing was done; Alt-Down goes to a channel, and #{} is the last you were in",
+                    self.room
+                ));
+            }
             Command::Say(_) => effects.extend(self.timeline.go_to_end().map(|way| self.asks(way))),
             Command::Help => {
                 let mut lines = help_lines();

@@ -23,7 +23,7 @@ pub use muster_policy::LayerName;
 pub use orphans::{Orphan, orphans};
 pub use preset::{Applied, WhenShared, apply_preset, preview};
 pub(crate) use preview::any_ask;
-pub use preview::{Change, Changed, PresetLine, Preview, nameable, never_fires, presets, what_would_change};
+pub use preview::{Change, Changed, PresetLine, Preview, nameable, presets, remarks, what_would_change};
 pub use sql::STATEMENTS;
 pub use transfer::{
     Exported, ExportedLayers, Simulated, Triple, WhenThere, export, import, import_at, simulate,

@@ -166,17 +166,21 @@ fn changes(before: &Policy, after: &Policy, resources: &Resources) -> Vec<Change
         .collect()
 }
 
-/// Why the grant that was just made can never fire, or fires for nothing yet; nothing for one that can.
+/// How many grants that a new one took the effect of are named one by one.
+const NAMED: usize = 3;
+
+/// What whoever just made a grant should know of it: why it can never fire, that it fires for nothing yet, and which grants of other layers
+/// fire no more because of it. Nothing of a grant that only adds.
 ///
 /// # Errors
 /// [`PolicyError`].
-pub async fn never_fires(
+pub async fn remarks(
     app: &App,
     owner: OwnerId,
     edit: Edit,
     action: &str,
     scope: &str,
-) -> Result<Option<String>, PolicyError> {
+) -> Result<Vec<String>, PolicyError> {
     let (action, scope) = (action.to_owned(), scope.to_owned());
     app.db
         .read(owner, move |tx| {
@@ -185,19 +189,46 @@ pub async fn never_fires(
                 let resources = resources::all(tx).await?;
                 let policy = load::in_force(tx, edit.policy).await?;
                 let scope = scope_of_a_grant(&resources, policy.layer(edit.layer), action, &scope)?;
-                let dead = dead_rules(&policy, resources.live()).into_iter().find(|rule| {
-                    rule.layer == edit.layer && rule.grant.action == action && rule.grant.scope == scope
-                });
-                let on = || scope.told(&|resource| resources.name(resource));
-                if let Some(dead) = dead {
-                    let grant = format!("{action} on {}", on());
-                    return Ok(Some(format!("{grant} can never fire: {}", dead.why)));
-                }
+                let told = |grant: &Grant| {
+                    let on = grant.scope.told(&|resource| resources.name(resource));
+                    format!("{} on {on}", grant.action)
+                };
+                let without = policy.layer(edit.layer).without(action, &scope)?;
+                // A layer that this grant alone makes count did not count before.
+                let without = if without.grants().is_empty() { Layer::absent() } else { without };
+                let before = policy.with(edit.layer, without);
+                let was_dead = dead_rules(&before, resources.live());
+                let (own, others): (Vec<_>, Vec<_>) = dead_rules(&policy, resources.live())
+                    .into_iter()
+                    .filter(|rule| {
+                        !was_dead.iter().any(|was| was.layer == rule.layer && was.grant == rule.grant)
+                    })
+                    .partition(|rule| {
+                        rule.layer == edit.layer && rule.grant.action == action && rule.grant.scope == scope
+                    });
+                let mut all: Vec<String> = own
+                    .iter()
+                    .map(|dead| format!("{} can never fire: {}", told(dead.grant), dead.why))
+                    .collect();
                 let some = |target: &muster_policy::Target| action.takes(target.resource().kind());
-                let none = scope == Scope::Any && !resources.live().iter().any(some);
-                Ok(none.then(|| {
-                    format!("nothing is registered yet that {action} is about, so it fires only for what comes later")
-                }))
+                if all.is_empty() && scope == Scope::Any && !resources.live().iter().any(some) {
+                    all.push(format!(
+                        "nothing is registered yet that {action} is about, so it fires only for what comes later"
+                    ));
+                }
+                all.extend(others.iter().take(NAMED).map(|dead| {
+                    let layer = dead.layer;
+                    format!(
+                        "with it {} of the {layer} layer can fire no more: {}",
+                        told(dead.grant),
+                        dead.why
+                    )
+                }));
+                if others.len() > NAMED {
+                    let more = others.len() - NAMED;
+                    all.push(format!("so can {more} more; muster policy show names them"));
+                }
+                Ok(all)
             })
         })
         .await

@@ -6,5 +6,5 @@ mod ops;
 mod sql;
 
 pub use error::SealError;
-pub use ops::{Key, held, ready};
+pub use ops::{Key, held, looked, ready};
 pub use sql::STATEMENTS;

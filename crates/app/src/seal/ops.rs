@@ -79,16 +79,31 @@ pub async fn ready(app: &App) -> Result<Key, SealError> {
     if let Some(bytes) = key::read(folder)? {
         return Ok(Key::of(bytes));
     }
-    let sealed = app
+    if sealed(app).await? == 0 {
+        key::make(folder)?;
+    }
+    held(app)
+}
+
+/// Whether the key is there that opens what is stored. Makes nothing.
+///
+/// # Errors
+/// [`SealError`]: something is stored that no key is there for.
+pub async fn looked(app: &App) -> Result<(), SealError> {
+    if sealed(app).await? == 0 {
+        return Ok(());
+    }
+    held(app).map(|_| ())
+}
+
+/// How many rows of anybody's only the key opens.
+async fn sealed(app: &App) -> Result<i64, SealError> {
+    Ok(app
         .db
         .system_read("whether anything is sealed", |tx| {
             Box::pin(async move { tx.number(&sql::SEALED, ()).await })
         })
-        .await?;
-    if sealed == 0 {
-        key::make(folder)?;
-    }
-    held(app)
+        .await?)
 }
 
 /// The key for opening what is stored.

@@ -410,14 +410,13 @@ fn a_grant_that_can_never_fire_is_told_and_made_all_the_same() {
         let (app, owner) = (desk.app(), desk.owner());
         let told = async |layer, action: &str, scope: &str, effect: &str| {
             desk.grant(layer, action, scope, effect).await;
-            policies::never_fires(app, owner, desk.edit(layer), action, scope)
+            policies::remarks(app, owner, desk.edit(layer), action, scope)
                 .await
                 .unwrap()
+                .join("; ")
         };
-        assert_eq!(told(GLOBAL, "db_read", "db_connection:prod", "deny").await, None);
-        let shadowed = told(TASK, "db_read", "db_connection:prod", "allow")
-            .await
-            .unwrap();
+        assert_eq!(told(GLOBAL, "db_read", "db_connection:prod", "deny").await, "");
+        let shadowed = told(TASK, "db_read", "db_connection:prod", "allow").await;
         assert!(
             shadowed.contains("(prod) can never fire: the global layer leaves nothing of it"),
             "{shadowed}"
@@ -425,18 +424,49 @@ fn a_grant_that_can_never_fire_is_told_and_made_all_the_same() {
         assert_eq!(desk.shown().await.layers.task.grants.len(), 1);
         assert_eq!(
             told(GLOBAL, "db_read", "db_connection:staging", "allow").await,
-            None
+            ""
         );
-        assert_eq!(
-            told(TASK, "db_read", "db_connection:staging", "allow").await,
-            None
-        );
+        assert_eq!(told(TASK, "db_read", "db_connection:staging", "allow").await, "");
         // No integration is registered.
-        let nothing = told(GLOBAL, "issues_read", "any", "allow").await.unwrap();
+        let nothing = told(GLOBAL, "issues_read", "any", "allow").await;
         assert!(
             nothing.contains("nothing is registered yet") && nothing.contains("issues_read"),
             "{nothing}"
         );
-        assert_eq!(told(GLOBAL, "hosts_read", "any", "allow").await, None);
+        assert_eq!(told(GLOBAL, "hosts_read", "any", "allow").await, "");
+    });
+}
+
+#[test]
+fn what_a_grant_takes_from_other_layers_is_told() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        let told = async |layer, action: &str, scope: &str, effect: &str| {
+            desk.grant(layer, action, scope, effect).await;
+            policies::remarks(app, owner, desk.edit(layer), action, scope)
+                .await
+                .unwrap()
+        };
+        for action in [
+            "projects_read",
+            "tasks_write",
+            "worktree_read",
+            "db_read",
+            "hosts_read",
+        ] {
+            assert_eq!(told(TASK, action, "any", "allow").await, [""; 0], "{action}");
+        }
+        // The first grant of an upper layer makes that layer count, for every action.
+        let all = told(GLOBAL, "projects_read", "any", "allow").await;
+        assert_eq!(all.len(), 4, "{all:?}");
+        for one in all.iter().take(3) {
+            assert!(
+                one.contains("of the task layer can fire no more: the global layer leaves nothing of it"),
+                "{one}"
+            );
+        }
+        assert!(all[3].contains("1 more"), "{all:?}");
+        // What is dead already is not told again, and what is granted there as well fires again.
+        assert_eq!(told(GLOBAL, "tasks_write", "any", "allow").await, [""; 0]);
     });
 }

@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use muster_app::{accounts, audit, chief, plugins, policies, settings};
+use muster_app::databases::DatabaseError;
+use muster_app::integrations::IntegrationError;
+use muster_app::{accounts, audit, chief, databases, integrations, plugins, policies, seal, settings};
 use muster_core::text::terminal;
 use serde_json::{Value, json};
 
@@ -104,10 +106,42 @@ async fn stored(config: &Config) -> Result<Vec<Finding>, Failure> {
         detail: format!("{:?}, at this version's schema", db.engine()),
     }];
     let app = app(config, db, String::new(), base(config))?;
+    let mut held = all_secrets(&app).await;
     let owners = owners(&app).await;
     app.db.close().await;
+    findings.append(&mut held);
     findings.extend(owners?);
     Ok(findings)
+}
+
+/// Whether what is stored sealed can be opened: a data folder that was copied or put back without its key looks whole otherwise.
+async fn all_secrets(app: &muster_app::App) -> Vec<Finding> {
+    let problem = |detail: String| Finding {
+        ok: false,
+        what: "secrets",
+        detail,
+    };
+    if let Err(error) = seal::looked(app).await {
+        return vec![problem(error.to_string())];
+    }
+    let mut findings = Vec::new();
+    for owner in accounts::list(app).await.unwrap_or_default() {
+        for one in databases::list(app, owner.id).await.unwrap_or_default() {
+            if let Err(error @ DatabaseError::Seal(_)) = databases::url(app, owner.id, one.id).await {
+                let name = terminal(&one.name);
+                findings.push(problem(format!("{}, database {name}: {error}", owner.name)));
+            }
+        }
+        for one in integrations::list(app, owner.id).await.unwrap_or_default() {
+            if let Err(error @ IntegrationError::Seal(_)) =
+                integrations::credential(app, owner.id, one.id).await
+            {
+                let name = terminal(&one.name);
+                findings.push(problem(format!("{}, integration {name}: {error}", owner.name)));
+            }
+        }
+    }
+    findings
 }
 
 /// Whether connectors are let in. Off is a choice and no problem, but it is what a newcomer overlooks.
@@ -115,7 +149,7 @@ fn switch(config: &Config) -> Finding {
     let detail = if config.on("MUSTER_PLUGINS") {
         "MUSTER_PLUGINS is on"
     } else {
-        "MUSTER_PLUGINS is off, so a server with these settings takes no connectors and its chief can draft no replies; MUSTER_PLUGINS=1 turns both on"
+        "MUSTER_PLUGINS is off here, so a server that is started with these settings takes no connectors and its chief can draft no replies; MUSTER_PLUGINS=1 turns both on (a server that runs already has settings of its own)"
     };
     Finding {
         ok: true,

@@ -73,8 +73,11 @@ async fn on(app: &App, command: cli::Policy, json: bool) -> Result<(), Failure> 
             policies::grant(app, owner, edit, &action, &scope, &effect)
                 .await
                 .map_err(refused)?;
-            // It is made; what keeps it from firing is worth knowing, and no reason to fail.
-            if let Ok(Some(why)) = policies::never_fires(app, owner, edit, &action, &scope).await {
+            // It is made; what keeps it or others from firing is worth knowing, and no reason to fail.
+            for why in policies::remarks(app, owner, edit, &action, &scope)
+                .await
+                .unwrap_or_default()
+            {
                 output::notice(&format!("muster: the grant was stored, but {}", terminal(&why)));
             }
             changed(app, owner, edit.policy, json).await

@@ -460,3 +460,28 @@ async fn doctor_names_a_broken_setting_and_a_log_that_somebody_changed() {
         "{said:?}"
     );
 }
+
+#[test]
+fn doctor_finds_out_that_stored_secrets_do_not_open() {
+    let desk = Desk::new();
+    let doctor = || {
+        let said = desk.place.run(&["doctor"]);
+        (said.code(), said.out.contains("secrets"), said.out)
+    };
+    assert_eq!(doctor().0, 0);
+    let key = desk.place.data().join("secret.key");
+    let kept = std::fs::read(&key).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    let (code, told, said) = doctor();
+    assert!(code == 1 && told && said.contains("is missing"), "{said}");
+    assert!(!key.exists(), "it makes none");
+    // That of another data folder.
+    std::fs::write(&key, [7_u8; 32]).unwrap();
+    let (code, told, said) = doctor();
+    assert!(
+        code == 1 && told && said.contains("database prod: ") && said.contains("the key is another one"),
+        "{said}"
+    );
+    std::fs::write(&key, kept).unwrap();
+    assert_eq!(doctor().0, 0);
+}

@@ -152,6 +152,24 @@ fn plain_text_among_direct_messages_goes_to_no_channel() {
 }
 
 #[test]
+fn what_acts_on_the_channel_in_sight_does_nothing_among_direct_messages() {
+    let mut app = app();
+    press(&mut app, b"\x1b0");
+    app.reply(page(&Source::Inbox, 0..1));
+    for typed in ["/topic ship it", "/topic", "/motd be nice", "/history", "/part"] {
+        assert_eq!(press(&mut app, format!("{typed}\r").as_bytes()), [], "{typed}");
+    }
+    let rows = app.timeline.window(200, 40, 0, &Watch::utc());
+    let said =
+        |row: &&crate::timeline::Row| row.iter().any(|(_, text)| text.contains("#general is the last"));
+    assert_eq!(rows.iter().filter(said).count(), 5);
+    assert!(
+        !press(&mut app, b"/part #ops\r").is_empty(),
+        "a channel that is named is meant"
+    );
+}
+
+#[test]
 fn direct_messages_are_shown_where_one_is_and_then_seen() {
     let mut app = app();
     app.reply(page(&room("general"), 0..1));

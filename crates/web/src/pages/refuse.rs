@@ -193,15 +193,35 @@ pub(super) fn unreadable(status: StatusCode) -> Response {
 
 /// There is no such page, or nothing that this caller may know of.
 pub(super) fn not_found(headers: &HeaderMap) -> Response {
-    let html = headers
-        .get(ACCEPT)
-        .and_then(|accept| accept.to_str().ok())
-        .is_some_and(|accept| accept.contains("text/html"));
-    if html {
+    if is_for_a_browser(headers) {
         no_such_page()
     } else {
-        (StatusCode::NOT_FOUND, "There is nothing at this address.\n").into_response()
+        nothing_here()
     }
+}
+
+fn is_for_a_browser(headers: &HeaderMap) -> bool {
+    headers
+        .get(ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("text/html"))
+}
+
+fn nothing_here() -> Response {
+    (StatusCode::NOT_FOUND, "There is nothing at this address.\n").into_response()
+}
+
+/// Not the link to the setup that counts now. The same words whether there is an owner or not.
+pub(super) fn no_setup(headers: &HeaderMap) -> Response {
+    if !is_for_a_browser(headers) {
+        return nothing_here();
+    }
+    page(
+        StatusCode::NOT_FOUND,
+        "Nothing to set up here",
+        "a link to the setup is good once, until there is an owner and until the server is started again. Who has an account signs in; where there is none, muster serve prints a new link at its start",
+        TO_SIGN_IN,
+    )
 }
 
 fn no_such_page() -> Response {

@@ -70,7 +70,7 @@ pub(super) async fn show(
 async fn admitted(web: &Web, headers: &HeaderMap, code: &str) -> Result<(), Response> {
     match web.setup.admits(&web.app, code).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(refuse::not_found(headers)),
+        Ok(false) => Err(refuse::no_setup(headers)),
         Err(fault) => Err(refuse::fault(&fault)),
     }
 }
@@ -102,7 +102,7 @@ pub(super) async fn submit(
     match accounts::add(&web.app, name, password, true).await {
         Ok(_) => web.setup.close(),
         Err(AccountError::Fault(fault)) => return Err(refuse::fault(&fault)),
-        Err(AccountError::AlreadySetUp) => return Err(refuse::not_found(&headers)),
+        Err(AccountError::AlreadySetUp) => return Err(refuse::no_setup(&headers)),
         Err(refused) => {
             let errors = Errors {
                 name: Some(sentence(&refused.to_string())),

@@ -77,3 +77,24 @@ fn a_refusal_shows_the_navigation_to_who_is_signed_in_and_to_nobody_else() {
         assert!(much.text().contains(NAVIGATION) && !much.header("retry-after").is_empty());
     });
 }
+
+#[test]
+fn a_link_to_a_setup_that_is_over_leads_to_the_sign_in() {
+    doors(|doors| async move {
+        for ask in [
+            Ask::get("/setup?code=0"),
+            Ask::form(
+                "/setup",
+                &[("code", "0"), ("name", "eve"), ("password", "x"), ("again", "x")],
+            ),
+        ] {
+            let answer = doors.send(ask).await;
+            let html = answer.text();
+            assert_eq!(answer.status, 404);
+            assert!(
+                html.contains("good once") && html.contains("href=\"/sign-in\""),
+                "{html}"
+            );
+        }
+    });
+}
