@@ -146,7 +146,7 @@ pub(crate) fn help_lines() -> Vec<String> {
         .into_iter()
         .chain(commands)
         .chain(marks)
-        .map(|(spelled, does)| format!("{:<20} {does}", spelled.trim_end()))
+        .map(|(spelled, does)| format!("{:<29} {does}", spelled.trim_end()))
         .collect()
 }
 

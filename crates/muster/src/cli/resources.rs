@@ -157,7 +157,7 @@ pub(crate) enum Task {
         /// Its id
         task: String,
     },
-    /// Queue a run of an agent on a task; prints the run's id
+    /// Queue a run of an agent on a task; prints the run's id. Nothing in this version starts a queued run
     #[command(after_help = "Example: muster task spawn 7")]
     Spawn {
         #[command(flatten)]

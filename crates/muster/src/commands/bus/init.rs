@@ -214,7 +214,9 @@ impl Wiring {
             }
         }
         if self.client == AgentClient::Claude && self.entry.id.is_none() {
-            say("no hooks were written, since they read for one agent: name it with --id")?;
+            say(
+                "no hooks were written, since they read for one agent: name it with --id ID, and the folder it works in with --project DIR",
+            )?;
         }
         if let (Some(id), None) = (&self.entry.id, &self.entry.project) {
             say(&format!(
