@@ -32,7 +32,7 @@ test("the set-up link makes the first owner, who is signed in, and then leads no
   assert.equal(await page.locator(".who").textContent(), "Signed in as ada");
 
   assert.equal((await person.open(setup)).status(), 404);
-  assert.equal(await heading(), "Nothing here");
+  assert.equal(await heading(), "Nothing to set up here");
 });
 
 // spec: TOK-003 TOK-026

@@ -88,9 +88,12 @@ pub struct Guarantee {
     pub id: &'static str,
     /// Whether it held.
     pub ok: bool,
-    /// What was tried and what came of it.
+    /// What was tried, what came of it, and what to do where it does not hold.
     pub detail: String,
 }
+
+/// What to do while a guarantee does not hold that no address and no account mends.
+const MEANWHILE: &str = "Grant nobody this connection before that is mended.";
 
 impl Guarantee {
     pub(crate) fn held(id: &'static str, detail: impl Into<String>) -> Self {
@@ -109,11 +112,58 @@ impl Guarantee {
         }
     }
 
+    /// Something that must be stopped: `held` says that it was, `broken` what happened instead.
     pub(crate) fn of(id: &'static str, ok: bool, held: &str, broken: &str) -> Self {
         if ok {
             Self::held(id, held)
         } else {
-            Self::broken(id, broken)
+            Self::broken(id, format!("{broken} {MEANWHILE}"))
+        }
+    }
+
+    /// Something that must be refused, tried on the live connection. `what` is how a person calls it, `answer` what came back, `right` what should.
+    pub(crate) fn refused(id: &'static str, what: &str, ok: bool, answer: &str, right: &str) -> Self {
+        Self::of(
+            id,
+            ok,
+            &format!("Tried {what}: it was refused ({answer}), as it must be."),
+            &format!("Tried {what}: the answer was {answer}, where it must be refused ({right})."),
+        )
+    }
+
+    /// Whether the server let muster in, and who it says it is.
+    pub(crate) fn reached(version: &Result<String, Error>) -> Self {
+        let id = "reachable";
+        match version {
+            Ok(version) => Self::held(id, format!("Reached it: {version}.")),
+            Err(error) => Self::not_reached(error),
+        }
+    }
+
+    /// The server was not reached, so nothing could be tried.
+    pub(crate) fn not_reached(error: &Error) -> Self {
+        let then = "Nothing else could be tried. Start the server, or remove the connection and add it with the right address.";
+        Self::broken("reachable", format!("{error} {then}"))
+    }
+
+    /// Whether the account may only read.
+    pub(crate) fn account(found: Result<Wide, Error>) -> Self {
+        let id = "narrow_account";
+        match found {
+            Ok(found) if found.wide => Self::broken(
+                id,
+                format!(
+                    "Asked the server what the account may do: more than read. {} Only the read-only mode and the gate stop a write then. Add the database once more, under another name and without --accept-wide-account: muster prints the statements that make an account which only reads.",
+                    found.reasons.join(" ")
+                ),
+            ),
+            Ok(_) => Self::held(id, "Asked the server what the account may do: it may only read."),
+            Err(error) => Self::broken(
+                id,
+                format!(
+                    "Asked the server what the account may do, and was not told. {error} Try it again; what is not known counts as more than reading."
+                ),
+            ),
         }
     }
 }

@@ -7,7 +7,7 @@ use muster_policy::{Action, Permit, Resource};
 use crate::address::Url;
 use crate::answer::Answer;
 use crate::catalogue::{Description, Guarantee, Object, Schema, Wide};
-use crate::classify::{Class, Verdict, classify};
+use crate::classify::{Class, Verdict, classify_connected};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::{mongodb, mysql, postgres, redis, sqlite};
@@ -140,10 +140,10 @@ impl Connection {
         &self.resource
     }
 
-    /// What a statement would need here; nothing is sent.
+    /// What a statement would need here; nothing is sent. What that leaves open is asked of the server when it is read.
     #[must_use]
     pub fn classify(&self, statement: &str) -> Verdict {
-        classify(self.engine(), statement)
+        classify_connected(self.engine(), statement)
     }
 
     fn holds(&self, permit: &Permit, action: Action) -> Result<(), Error> {
@@ -186,6 +186,7 @@ impl Connection {
         self.holds(permit, Action::DbRead)?;
         self.holds(permit, Action::DbWrite)?;
         let verdict = self.classify(statement);
+        let writing = self.write.as_ref().unwrap_or(&self.read);
         match verdict.class {
             Class::Refuse => Err(Error::Gate { verdict }),
             _ if !write => Err(Error::Gate {
@@ -194,14 +195,14 @@ impl Connection {
                     ..verdict
                 },
             }),
-            Class::Read => self.read.read(statement, limits).await,
-            Class::Write => {
-                self.write
-                    .as_ref()
-                    .unwrap_or(&self.read)
-                    .write(statement, limits)
-                    .await
-            }
+            Class::Read => match self.read.read(statement, limits).await {
+                // The server has a function of which the class could not know: nothing ran yet, and this call may write.
+                Err(Error::Gate { verdict }) if verdict.class == Class::Write => {
+                    writing.write(statement, limits).await
+                }
+                answer => answer,
+            },
+            Class::Write => writing.write(statement, limits).await,
         }
     }
 
@@ -358,12 +359,18 @@ impl Connection {
     }
 
     fn private_way(&self) -> Guarantee {
-        Guarantee::of(
-            "private_way",
-            self.private,
-            "The way to the server is encrypted, or does not leave this machine.",
-            "The way to the server is not encrypted.",
-        )
+        let id = "private_way";
+        if self.private {
+            Guarantee::held(
+                id,
+                "Read the address: the way to the server is encrypted, or does not leave this machine.",
+            )
+        } else {
+            Guarantee::broken(
+                id,
+                "Read the address: the way to the server leaves this machine and is not encrypted, so whoever listens on it reads the password and the data. Add the connection again without tls=off in its address, or reach the server through a tunnel.",
+            )
+        }
     }
 
     /// What [`Connection::check`] finds where the server was just not reached and its account was never looked at. Nothing is tried.
@@ -371,7 +378,7 @@ impl Connection {
     pub fn unreached(&self, error: &Error) -> Vec<Guarantee> {
         vec![
             self.private_way(),
-            Guarantee::broken("reachable", error.to_string()),
+            Guarantee::not_reached(error),
             Guarantee::broken(
                 "narrow_account",
                 "The account was not looked at yet. Nothing is read until it was, which happens at the first use that reaches the server.",
@@ -420,7 +427,7 @@ async fn soon<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Er
 /// What [`Connection::explain`] of a statement would need: a read, unless the statement says itself that it is run and does more.
 #[must_use]
 pub fn classify_explained(engine: Engine, statement: &str) -> Verdict {
-    classify(engine, &explaining(engine, statement))
+    classify_connected(engine, &explaining(engine, statement))
 }
 
 /// The statement with the engine's word for a plan before it, unless it has one.

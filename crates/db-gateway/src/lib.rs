@@ -44,7 +44,7 @@ pub use address::{InvalidUrl, Url};
 pub use answer::{Answer, Cell, Column, Rows};
 #[cfg(feature = "connect")]
 pub use catalogue::{ColumnInfo, Description, Guarantee, Object, Rule, Schema, Wide};
-pub use classify::{Class, Verdict, classify};
+pub use classify::{Class, Verdict, classify, classify_connected};
 #[cfg(feature = "connect")]
 pub use connection::{Connection, classify_explained};
 #[cfg(feature = "connect")]

@@ -1,5 +1,7 @@
 //! What the audit log says about a database connection: what its owner runs there by hand, what agents ran, the last self-test. Never reaches the database.
 
+use std::collections::HashMap;
+
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{ConnectionId, OwnerId};
@@ -7,8 +9,8 @@ use muster_policy::{Action, Decision, Needs, Pair, Permit, Resource, ScopeKind, 
 use muster_store::Tx;
 use serde_json::{Value, json};
 
-use super::DatabaseError;
 use super::ops::{event, of};
+use super::{DatabaseError, sql};
 use crate::App;
 use crate::audit::{self, Entry, Filter};
 
@@ -126,7 +128,7 @@ pub struct Checked {
     pub detail: String,
 }
 
-/// Writes what a self-test of a connection found into the audit log.
+/// Writes what a self-test of a connection found into the audit log, and keeps it as the connection's last.
 ///
 /// # Errors
 /// [`DatabaseError::NotFound`], or a fault.
@@ -147,6 +149,7 @@ pub async fn checked(
                     .collect();
                 let ok = found.iter().all(|one| one.ok);
                 let data = json!({"name": named.name, "ok": ok, "guarantees": guarantees});
+                tx.run(&sql::CHECKED, (connection, now, data.to_string())).await?;
                 audit::record(tx, now, event("db.check", connection, data)).await?;
                 Ok(())
             })
@@ -163,29 +166,26 @@ pub struct LastCheck {
     pub found: Vec<Checked>,
 }
 
-/// How many rows of a kind are looked through for those of one connection.
-const LOOKED_THROUGH: i64 = 500;
+impl LastCheck {
+    /// Whether something was tried and all of it holds.
+    #[must_use]
+    pub fn ok(&self) -> bool {
+        !self.found.is_empty() && self.found.iter().all(|one| one.ok)
+    }
 
-/// The last self-test of a connection, if it is among the owner's newest 500.
-///
-/// # Errors
-/// A fault.
-pub async fn last_check(
-    app: &App,
-    owner: OwnerId,
-    connection: ConnectionId,
-) -> Result<Option<LastCheck>, Fault> {
-    let subject = audit::Subject::Connection(connection).to_string();
-    let rows = audit::list(&app.db, owner, of_event("db.check")).await?;
-    let last = rows.into_iter().find(|row| row.subject == subject);
-    Ok(last.map(|row| {
+    /// What does not hold.
+    pub fn failed(&self) -> impl Iterator<Item = &str> {
+        self.found.iter().filter(|one| !one.ok).map(|one| one.id.as_str())
+    }
+
+    fn read(at: Time, data: &Value) -> Self {
         let text = |one: &Value, field: &str| {
             let text = one.get(field).and_then(Value::as_str);
             text.unwrap_or_default().to_owned()
         };
-        let all = row.data.get("guarantees").and_then(Value::as_array);
-        LastCheck {
-            at: row.at,
+        let all = data.get("guarantees").and_then(Value::as_array);
+        Self {
+            at,
             found: all
                 .into_iter()
                 .flatten()
@@ -196,7 +196,32 @@ pub async fn last_check(
                 })
                 .collect(),
         }
-    }))
+    }
+}
+
+/// How many rows of a kind are looked through for those of one connection.
+const LOOKED_THROUGH: i64 = 500;
+
+/// The last self-test of each of the owner's connections that had one.
+///
+/// # Errors
+/// A fault.
+pub async fn last_checks(app: &App, owner: OwnerId) -> Result<HashMap<ConnectionId, LastCheck>, Fault> {
+    let rows: Vec<(i64, i64, String)> = app
+        .db
+        .read(owner, |tx| {
+            Box::pin(async move { tx.all(&sql::CHECKS, ()).await })
+        })
+        .await?;
+    // One that cannot be read is none; a page must not end over it.
+    let read = |(id, at, text): (i64, i64, String)| {
+        let data = serde_json::from_str(&text).ok()?;
+        Some((
+            ConnectionId::new(id),
+            LastCheck::read(Time::from_micros(at), &data),
+        ))
+    };
+    Ok(rows.into_iter().filter_map(read).collect())
 }
 
 fn of_event(name: &str) -> Filter {

@@ -8,7 +8,7 @@ mod state;
 
 pub use error::DatabaseError;
 pub use log::{
-    Checked, LastCheck, Look, Ran, by_owner, checked, last_check, last_statements, stopped_by_gate,
+    Checked, LastCheck, Look, Ran, by_owner, checked, last_checks, last_statements, stopped_by_gate,
 };
 pub use ops::{Connection, NewConnection, Urls, add, find, list, looked, remove, rename, url};
 pub use sql::STATEMENTS;

@@ -33,6 +33,14 @@ pub(super) static LOOKED: Sql = owned(
     "databases.looked",
     "UPDATE db_connections SET looked_at = $3 WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL AND looked_at IS NULL",
 );
+pub(super) static CHECKED: Sql = owned(
+    "databases.checked",
+    "UPDATE db_connections SET checked_at = $3, checked = $4 WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
+);
+pub(super) static CHECKS: Sql = owned(
+    "databases.checks",
+    "SELECT id, checked_at, checked FROM db_connections WHERE owner_id = $1 AND removed_at IS NULL AND checked_at IS NOT NULL ORDER BY id",
+);
 pub(super) static RENAME: Sql = owned(
     "databases.rename",
     "UPDATE db_connections SET name = $3 WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
@@ -44,4 +52,6 @@ pub(super) static REMOVE: Sql = owned(
 );
 
 /// All of them.
-pub static STATEMENTS: &[&Sql] = &[&INSERT, &SET_URLS, &LIST, &FIND, &URLS, &LOOKED, &RENAME, &REMOVE];
+pub static STATEMENTS: &[&Sql] = &[
+    &INSERT, &SET_URLS, &LIST, &FIND, &URLS, &LOOKED, &CHECKED, &CHECKS, &RENAME, &REMOVE,
+];

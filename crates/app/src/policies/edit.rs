@@ -3,7 +3,7 @@
 use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{OwnerId, PolicyId, TaskId};
-use muster_policy::{Action, Effect, Grant, Invalid, Layer, LayerName, Scope, may_author};
+use muster_policy::{Action, Effect, Grant, Invalid, Layer, LayerName, Resource, Scope, may_author};
 use muster_store::{Topic, Tx};
 use serde_json::{Value, json};
 
@@ -345,6 +345,9 @@ pub(super) fn told(resources: &Resources, invalid: Invalid) -> PolicyError {
 }
 
 /// The scope that a word names among the grants there are: also of a resource that is gone, by its id or its last name.
+///
+/// # Errors
+/// [`PolicyError::SeveralRemoved`] for a name that several had which are gone, and that no grant on an existing one has.
 pub(super) fn scope_of_a_grant(
     resources: &Resources,
     layer: &Layer,
@@ -352,21 +355,39 @@ pub(super) fn scope_of_a_grant(
     text: &str,
 ) -> Result<Scope, PolicyError> {
     let typed: Scope = text.parse()?;
-    if let Ok(scope) = scope_of(resources, text) {
-        return Ok(scope);
-    }
-    let Scope::One(typed_resource) = &typed else {
+    let held = |scope: &Scope| {
+        let mut grants = layer.grants().iter();
+        grants.any(|grant| grant.action == action && grant.scope == *scope)
+    };
+    let existing = scope_of(resources, text).ok();
+    let Scope::One(word) = &typed else {
         return Ok(typed);
     };
-    let held = layer.grants().iter().find(|grant| {
-        grant.action == action
-            && grant.scope.resource().is_some_and(|resource| {
-                resource == typed_resource
-                    || (resource.kind() == typed_resource.kind()
-                        && resources.named(resource).name.as_deref() == Some(typed_resource.id()))
-            })
-    });
-    Ok(held.map_or(typed, |grant| grant.scope.clone()))
+    if let Some(exact) = [existing.as_ref(), Some(&typed)]
+        .into_iter()
+        .flatten()
+        .find(|scope| held(scope))
+    {
+        return Ok(exact.clone());
+    }
+    let last_named = |resource: &&Resource| {
+        resource.kind() == word.kind()
+            && resources.removed(resource).is_some()
+            && resources.named(resource).name.as_deref() == Some(word.id())
+    };
+    let grants = layer.grants().iter().filter(|grant| grant.action == action);
+    let removed: Vec<&Resource> = grants
+        .filter_map(|grant| grant.scope.resource())
+        .filter(last_named)
+        .collect();
+    match removed.as_slice() {
+        [] => Ok(existing.unwrap_or(typed)),
+        [one] => Ok(Scope::One((*one).clone())),
+        several => {
+            let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
+            Err(PolicyError::SeveralRemoved(ids.join(", ")))
+        }
+    }
 }
 
 /// Makes a layer absent: it inherits from now on. Another act than [`save_empty`], which means the opposite.

@@ -20,6 +20,11 @@ pub enum PolicyError {
     /// The scope names nothing that exists.
     #[error("{0} does not exist, so nothing was granted on it")]
     NoSuchResource(String),
+    /// Several that were removed had the name.
+    #[error(
+        "several that were removed had this name: {0}; name the one that is meant by its id. Nothing was changed"
+    )]
+    SeveralRemoved(String),
     /// A second policy of this name.
     #[error("there is a policy of this name already; nothing was made")]
     NameTaken,
@@ -82,6 +87,7 @@ impl PolicyError {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::NotFound | Self::NoSuchTask | Self::NoSuchProject | Self::NoSuchResource(_) => "not_found",
+            Self::SeveralRemoved(_) => "ambiguous",
             Self::NameTaken => "name_taken",
             Self::Name => "usage",
             Self::BuiltIn => "built_in",

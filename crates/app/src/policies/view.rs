@@ -136,14 +136,25 @@ pub struct ShownGrant {
     pub effect: &'static str,
     /// Why it can never fire, if it cannot.
     pub dead: Option<String>,
+    /// Whether its resource was removed: then only its id tells it from others of the name.
+    #[serde(skip)]
+    pub removed: bool,
 }
 
 pub(super) fn shown_grant(resources: &Resources, grant: &Grant, dead: Option<Dead>) -> ShownGrant {
+    let removed = grant
+        .scope
+        .resource()
+        .and_then(|resource| resources.removed(resource));
     ShownGrant {
         action: grant.action.as_str(),
         scope: resources.scope(&grant.scope),
         effect: grant.effect.as_str(),
-        dead: dead.map(|why| why.to_string()),
+        removed: removed.is_some(),
+        dead: dead.map(|why| match removed {
+            Some(removed) if why == Dead::Gone => removed,
+            _ => why.to_string(),
+        }),
     }
 }
 
@@ -375,9 +386,11 @@ fn explained(
     };
     let reason = match named {
         Some(resource) if pair.target().is_none() => {
-            format!(
-                "{resource} does not exist, and a call that names nothing that exists is covered by no grant."
-            )
+            let what = resources.removed(resource).map_or_else(
+                || format!("{resource} does not exist"),
+                |removed| format!("{resource} does not exist any more: {removed}"),
+            );
+            format!("{what}, and a call that names nothing that exists is covered by no grant.")
         }
         _ => explanation.told(&|resource| resources.name(resource)),
     };

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use muster_core::Fault;
 use muster_core::ids::{OwnerId, TaskId};
+use muster_core::text::terminal;
 use muster_policy::{Pair, Resource, Scope, ScopeKind, Target};
 use muster_store::{Db, Tx};
 use serde::Serialize;
@@ -266,6 +267,23 @@ impl Resources {
     #[must_use]
     pub fn was_there(&self, resource: &Resource) -> bool {
         self.names.contains_key(resource)
+    }
+
+    /// Of one that was removed what it was, `connection removed (id 3), last named staging`; nothing of one that exists or never did.
+    #[must_use]
+    pub fn removed(&self, resource: &Resource) -> Option<String> {
+        if self.alive.contains_key(resource) {
+            return None;
+        }
+        let name = terminal(self.names.get(resource)?);
+        let what = match resource.kind() {
+            ScopeKind::DbConnection => "connection",
+            kind => kind.as_str(),
+        };
+        Some(format!(
+            "{what} removed (id {}), last named {name}",
+            resource.id()
+        ))
     }
 
     /// What a word on the command line names: an id first, then a name of an existing resource.

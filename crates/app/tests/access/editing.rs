@@ -4,7 +4,7 @@ use muster_app::policies::{self, PolicyError};
 use muster_app::tasks::{self, By, NewRun, PolicyChoice};
 use muster_app::{databases, projects};
 
-use super::kit::{GLOBAL, PROJECT, TASK, add_task, at, chosen, on_desks};
+use super::kit::{GLOBAL, PROJECT, TASK, add_connection, add_task, at, chosen, on_desks};
 
 // spec: POL-004 POL-005 POL-006 POL-029 POL-030 POL-037
 #[test]
@@ -309,6 +309,56 @@ fn a_grant_on_what_is_gone_can_be_revoked_by_its_last_name() {
             .await
             .unwrap_err();
         assert_eq!(again.code(), "not_found");
+    });
+}
+
+#[test]
+fn grants_on_removed_ones_of_one_name_are_told_apart_by_their_ids() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        let mut ids = Vec::new();
+        for round in 0..3 {
+            let id = if round == 0 {
+                databases::find(app, owner, "staging").await.unwrap().id
+            } else {
+                add_connection(app, owner, desk.project, "staging").await
+            };
+            desk.grant(TASK, "db_read", "db_connection:staging", "allow")
+                .await;
+            ids.push(id);
+            if round < 2 {
+                databases::remove(app, owner, id).await.unwrap();
+            }
+        }
+        let shown = desk.shown().await.layers.task.grants;
+        let told: Vec<_> = shown
+            .iter()
+            .map(|grant| (grant.removed, grant.dead.clone()))
+            .collect();
+        let removed = |id| Some(format!("connection removed (id {id}), last named staging"));
+        assert_eq!(
+            told,
+            [(true, removed(ids[0])), (true, removed(ids[1])), (false, None)]
+        );
+        // The existing one is meant first; of several that are gone none is guessed.
+        desk.revoke(TASK, "db_read", "db_connection:staging").await;
+        let left = || async { desk.shown().await.layers.task.grants.len() };
+        assert_eq!(left().await, 2);
+        let several = policies::revoke(app, owner, desk.edit(TASK), "db_read", "db_connection:staging")
+            .await
+            .unwrap_err();
+        assert_eq!(several.code(), "ambiguous");
+        for id in &ids[..2] {
+            assert!(
+                several.to_string().contains(&format!("db_connection:{id}")),
+                "{several}"
+            );
+        }
+        assert_eq!(left().await, 2);
+        desk.revoke(TASK, "db_read", &format!("db_connection:{}", ids[1]))
+            .await;
+        desk.revoke(TASK, "db_read", "db_connection:staging").await;
+        assert_eq!(desk.shown().await.layers.task.state, "empty");
     });
 }
 

@@ -148,6 +148,13 @@ fn rules_that_can_never_fire_are_marked() {
             ("db_read", "staging".to_owned(), true),
             "the database is gone"
         );
+        let whose = Whose::Policy(chosen(app, owner, "careful").await);
+        let explained = policies::explain(app, owner, whose, "db_read", &format!("db_connection:{id}"))
+            .await
+            .unwrap();
+        assert_eq!(explained.verdict, "not_granted");
+        let words = format!("connection removed (id {id}), last named staging");
+        assert!(explained.reason.contains(&words), "{}", explained.reason);
     });
 }
 

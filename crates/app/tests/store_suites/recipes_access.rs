@@ -105,7 +105,7 @@ pub(crate) fn seeds(s: &Seeded) -> Vec<String> {
             a.run, a.task, a.policy, a.host
         ),
         format!(
-            "INSERT INTO db_connections (id, owner_id, project_id, name, engine, url, write_url, wide, created_at) VALUES ({}, {o}, {}, '{n}-connection', 'postgres', '{n}-url', '{n}-write-url', FALSE, {t})",
+            "INSERT INTO db_connections (id, owner_id, project_id, name, engine, url, write_url, wide, created_at, checked_at, checked) VALUES ({}, {o}, {}, '{n}-connection', 'postgres', '{n}-url', '{n}-write-url', FALSE, {t}, {t}, '{n}-checked')",
             a.connection, a.project
         ),
         format!(
@@ -289,6 +289,8 @@ fn databases(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "find" => (Nothing, args![id, format!("{}-connection", s.name)]),
         "urls" => (Nothing, args![id]),
         "looked" => (Nothing, args![id, LATE]),
+        "checked" => (Nothing, args![id, LATE, "{}"]),
+        "checks" => (Nothing, args![]),
         "rename" => (Nothing, args![id, "taken-over"]),
         "remove" => (Nothing, args![id, LATE]),
         _ => return None,

@@ -8,7 +8,7 @@
 //! function that gives rows, of `t.*`, of `ROW(…)`, of a table in FROM by the table's own name. Elsewhere the dot is a call.
 //!
 //! What passes here is asked of the server once more: a connection runs a statement only where no function that could be called by
-//! one of its dots, and is not known to only read, exists there (`behind_dots`, `postgres/mod.rs`).
+//! one of its dots, and is not known to only read, exists there (`behind_dots`, `asked`, `postgres/mod.rs`).
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

@@ -3,6 +3,8 @@
 //! The verdict is advice with a purpose: it keeps away what an engine's read-only mode lets through (locks, settings, files,
 //! other sessions) and sends writes to the door that asks for the right. That nothing is written is the engine's guarantee.
 
+#[cfg(feature = "connect")]
+pub(crate) mod asked;
 mod attribute;
 mod clauses;
 mod lex;
@@ -35,5 +37,15 @@ pub fn classify(engine: Engine, statement: &str) -> Verdict {
         Engine::Sqlite => sqlite::classify(statement),
         Engine::Redis => redis::classify(statement),
         Engine::Mongodb => mongodb::classify(statement),
+    }
+}
+
+/// What `statement` needs on a connection to `engine`, which asks its server about what the text alone leaves open. At least as much is a read
+/// as for [`classify()`].
+#[must_use]
+pub fn classify_connected(engine: Engine, statement: &str) -> Verdict {
+    match engine {
+        Engine::Postgres => postgres::classify_asking(statement),
+        other => classify(other, statement),
     }
 }

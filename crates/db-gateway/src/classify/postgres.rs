@@ -1,5 +1,8 @@
 //! What a statement of PostgreSQL needs. Never connects.
 //!
+//! Names of functions are judged as the server's own. Whether somebody gave one of them to a function of theirs is asked of the server
+//! (`asked`).
+//!
 //! What calls a function without naming it (a view, an operator, a cast, a domain, a computed column) is not seen here. The
 //! read-only transaction keeps such a function from this database; what it does elsewhere, over a connection of its own or with a
 //! lock, nothing here stops. `attribute` has the rule for names behind a dot.
@@ -11,11 +14,30 @@ use super::sql::{Call, Tokens, listed};
 use super::verdict::{Class, Verdict, shown};
 
 pub(super) fn classify(statement: &str) -> Verdict {
-    nested(statement, 0)
+    let how = How {
+        depth: 0,
+        asks: false,
+    };
+    nested(statement, how)
+}
+
+/// The class of a statement that is sent to a server only after that was asked about it (`asked`): a field behind a value then is a read.
+pub(super) fn classify_asking(statement: &str) -> Verdict {
+    let how = How { depth: 0, asks: true };
+    nested(statement, how)
+}
+
+/// How a statement is judged.
+#[derive(Clone, Copy)]
+struct How {
+    /// In how many texts of other statements it stands.
+    depth: u8,
+    /// Whether the server is asked before it runs whether a field behind a value is one.
+    asks: bool,
 }
 
 /// A statement can stand in a text inside of another; more than three deep nobody means to read.
-fn nested(statement: &str, depth: u8) -> Verdict {
+fn nested(statement: &str, how: How) -> Verdict {
     let lexed = match lex(Dialect::Postgres, statement) {
         Ok(lexed) => lexed,
         Err(why) => return Verdict::refuse(why),
@@ -27,30 +49,12 @@ fn nested(statement: &str, depth: u8) -> Verdict {
         return Verdict::refuse("a name hides its letters; write it without U&");
     }
     match Tokens::single(&lexed.tokens) {
-        Ok(tokens) => one(tokens, depth),
+        Ok(tokens) => one(tokens, how),
         Err(why) => Verdict::refuse(why),
     }
 }
 
-/// Names behind dots that are calls where the server has a function of that name, less those that are known to only read.
-#[cfg(feature = "connect")]
-pub(crate) fn may_be_calls(statement: &str) -> Vec<String> {
-    let Ok(lexed) = lex(Dialect::Postgres, statement) else {
-        return Vec::new();
-    };
-    let Ok(tokens) = Tokens::single(&lexed.tokens) else {
-        return Vec::new();
-    };
-    let names = attribute::behind_dots(tokens).into_iter();
-    let mut names: Vec<String> = names
-        .filter(|name| !READS.contains(name.as_str()) && !GEOGRAPHY.contains(name.as_str()))
-        .collect();
-    // As they are told, the same each time.
-    names.sort_unstable();
-    names
-}
-
-fn one(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
+fn one(tokens: Tokens<'_, '_>, how: How) -> Verdict {
     let head = tokens.head();
     let Some(word) = tokens.word(head) else {
         return Verdict::refuse("it does not begin with a statement");
@@ -60,16 +64,16 @@ fn one(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
         return Verdict::refuse("only a query may stand in parentheses");
     }
     match word.as_str() {
-        "select" | "values" | "table" | "with" => query(tokens, depth),
-        "explain" => explain(tokens, depth),
+        "select" | "values" | "table" | "with" => query(tokens, how),
+        "explain" => explain(tokens, how),
         "show" => Verdict::read("it shows a setting"),
-        "insert" | "update" | "delete" | "merge" => judged(Verdict::write("it changes rows"), tokens, depth),
-        "copy" => copy(tokens, depth),
+        "insert" | "update" | "delete" | "merge" => judged(Verdict::write("it changes rows"), tokens, how),
+        "copy" => copy(tokens, how),
         "truncate" | "vacuum" | "analyze" | "analyse" | "reindex" | "cluster" | "refresh" | "comment"
         | "security" => Verdict::write("it changes tables or what is kept about them"),
         "do" | "call" => Verdict::write("it runs code that can write"),
         "create" | "alter" | "drop" | "grant" | "revoke" | "reassign" | "import" => {
-            judged(definition(&word, tokens), tokens, depth)
+            judged(definition(&word, tokens), tokens, how)
         }
         "commit" | "end" | "rollback" | "abort" | "begin" | "start" | "savepoint" | "release" => {
             Verdict::refuse("it controls the transaction")
@@ -83,7 +87,7 @@ fn one(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
     }
 }
 
-fn query(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
+fn query(tokens: Tokens<'_, '_>, how: How) -> Verdict {
     let verdict = if tokens.has_pair("for", &["update", "share", "no", "key"]) {
         Verdict::write("it locks rows")
     } else if tokens.changes_data() {
@@ -93,7 +97,7 @@ fn query(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
     } else {
         Verdict::read("it is a query")
     };
-    judged(verdict, tokens, depth)
+    judged(verdict, tokens, how)
 }
 
 fn selects_into(tokens: Tokens<'_, '_>) -> bool {
@@ -109,22 +113,22 @@ fn selects_into(tokens: Tokens<'_, '_>) -> bool {
 }
 
 /// The stricter of `verdict` and what the functions say that are called.
-fn judged(verdict: Verdict, tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
+fn judged(verdict: Verdict, tokens: Tokens<'_, '_>, how: How) -> Verdict {
     if verdict.class == Class::Refuse {
         return verdict;
     }
     let strict = verdict.class == Class::Read;
-    let verdict = calls(tokens, strict, depth).fold(verdict, Verdict::or_stricter);
+    let verdict = calls(tokens, strict, how).fold(verdict, Verdict::or_stricter);
     attribute::dotted(tokens)
         .iter()
-        .map(|dotted| behind_a_dot(dotted, strict))
+        .map(|dotted| behind_a_dot(dotted, strict, how))
         .fold(verdict, Verdict::or_stricter)
 }
 
-fn calls(tokens: Tokens<'_, '_>, strict: bool, depth: u8) -> impl Iterator<Item = Verdict> {
+fn calls(tokens: Tokens<'_, '_>, strict: bool, how: How) -> impl Iterator<Item = Verdict> {
     tokens
         .calls(&GRAMMAR)
-        .map(move |call| function(&call, tokens, strict, depth))
+        .map(move |call| function(&call, tokens, strict, how))
 }
 
 fn reaches_beyond(name: &str) -> bool {
@@ -139,18 +143,18 @@ fn beyond(name: &str) -> Verdict {
 }
 
 /// What calling a function needs. Outside of queries (`strict` is false) an unknown one says nothing new: `t(` may be a table there.
-fn function(call: &Call<'_>, tokens: Tokens<'_, '_>, strict: bool, depth: u8) -> Verdict {
+fn function(call: &Call<'_>, tokens: Tokens<'_, '_>, strict: bool, how: How) -> Verdict {
     let name = call.name.as_ref();
     if reaches_beyond(name) {
         return beyond(name);
     }
     if RUN_A_TEXT.contains(&name) {
-        return text_argument(name, call.open, tokens, depth);
+        return text_argument(name, call.open, tokens, how);
     }
     let known = match call.qualifier.as_deref() {
-        None => READS.contains(name) || GEOGRAPHY.contains(name),
+        None => reads(name),
         Some("pg_catalog" | "information_schema") => READS.contains(name),
-        Some("extensions") => READS.contains(name) || GEOGRAPHY.contains(name),
+        Some("extensions") => reads(name),
         Some("postgis") => GEOGRAPHY.contains(name),
         Some(_) => false,
     };
@@ -164,7 +168,7 @@ fn function(call: &Call<'_>, tokens: Tokens<'_, '_>, strict: bool, depth: u8) ->
 }
 
 /// What a name behind a dot needs: see the module `attribute`.
-fn behind_a_dot(dotted: &Dotted<'_>, strict: bool) -> Verdict {
+fn behind_a_dot(dotted: &Dotted<'_>, strict: bool, how: How) -> Verdict {
     let name = dotted.name.as_ref();
     if !dotted.of_value {
         // No function of the server takes a row for its argument; but nobody has a column of such a name either.
@@ -179,47 +183,63 @@ fn behind_a_dot(dotted: &Dotted<'_>, strict: bool) -> Verdict {
     if reaches_beyond(name) || RUN_A_TEXT.contains(&name) {
         return beyond(name);
     }
-    if !strict || READS.contains(name) || GEOGRAPHY.contains(name) {
+    if !strict || how.asks || reads(name) {
         return Verdict::read("it is a query");
     }
+    may_be_a_call(name)
+}
+
+/// Whether a function of this name is known to only read.
+pub(super) fn reads(name: &str) -> bool {
+    READS.contains(name) || GEOGRAPHY.contains(name)
+}
+
+/// What a name behind a value is in doubt.
+pub(crate) fn may_be_a_call(name: &str) -> Verdict {
     Verdict::write(format!(
         "{0} behind a dot may call {0}(); a field is read by t.{0}, by (…).* or by to_jsonb(…)",
         shown(name)
     ))
 }
 
-fn text_argument(name: &str, open: usize, tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
+fn text_argument(name: &str, open: usize, tokens: Tokens<'_, '_>, how: How) -> Verdict {
     let arguments = arguments(tokens, open);
     match (name, arguments.as_slice()) {
         // ts_rewrite(query, query, query) has no statement in it; with two, the second is one.
         ("ts_rewrite", [_, _, _]) => Verdict::read("it is a query"),
-        ("ts_rewrite", [_, text]) | ("ts_stat", [text] | [text, _]) => run_text(name, text, depth),
+        ("ts_rewrite", [_, text]) | ("ts_stat", [text] | [text, _]) => run_text(name, text, how),
         // Of two texts it runs both; the other form has a number.
-        (_, [text, [number]]) if number.kind == Kind::Number => run_text(name, text, depth),
+        (_, [text, [number]]) if number.kind == Kind::Number => run_text(name, text, how),
         (_, texts) => texts
             .iter()
-            .map(|text| run_text(name, text, depth))
+            .map(|text| run_text(name, text, how))
             .fold(Verdict::read("it is a query"), Verdict::or_stricter),
     }
 }
 
 /// A statement that stands as a text in an argument.
-fn run_text(name: &str, argument: &[Token<'_>], depth: u8) -> Verdict {
+fn run_text(name: &str, argument: &[Token<'_>], how: How) -> Verdict {
     let [text] = argument else {
         return Verdict::refuse(format!("{name}() runs a text that is not written out"));
     };
     if text.kind != Kind::Text {
         return Verdict::refuse(format!("{name}() runs a text that is not written out"));
     }
-    let Some(inner) = unquoted(text.text).or_else(|| dollar_quoted(text.text)) else {
+    let Some(inner) = written_out(text.text) else {
         return Verdict::refuse(format!(
             "{name}() runs a text with escapes in it, or one in several parts"
         ));
     };
-    if depth >= 2 {
+    if how.depth >= 2 {
         return Verdict::refuse("statements stand in texts in texts");
     }
-    let verdict = nested(&inner, depth + 1);
+    let verdict = nested(
+        &inner,
+        How {
+            depth: how.depth + 1,
+            ..how
+        },
+    );
     if verdict.class == Class::Read {
         verdict
     } else {
@@ -228,7 +248,7 @@ fn run_text(name: &str, argument: &[Token<'_>], depth: u8) -> Verdict {
 }
 
 /// The arguments of a call, each with its tokens.
-fn arguments<'t, 'a>(tokens: Tokens<'t, 'a>, open: usize) -> Vec<&'t [Token<'a>]> {
+pub(super) fn arguments<'t, 'a>(tokens: Tokens<'t, 'a>, open: usize) -> Vec<&'t [Token<'a>]> {
     let end = tokens.get(open).map_or(0, |token| token.pair);
     let mut found = Vec::new();
     let (mut from, mut at) = (open + 1, open + 1);
@@ -247,7 +267,11 @@ fn arguments<'t, 'a>(tokens: Tokens<'t, 'a>, open: usize) -> Vec<&'t [Token<'a>]
     found
 }
 
-/// What stands in `'…'`; nothing of a text with escapes, or of one that goes on behind a line break.
+/// A statement that is written out as a text; nothing of a text with escapes, or of one that goes on behind a line break.
+pub(super) fn written_out(text: &str) -> Option<String> {
+    unquoted(text).or_else(|| dollar_quoted(text))
+}
+
 fn unquoted(text: &str) -> Option<String> {
     let inner = text.strip_prefix('\'')?.strip_suffix('\'')?;
     let mut letters = inner.chars();
@@ -267,7 +291,7 @@ fn dollar_quoted(text: &str) -> Option<String> {
     rest.strip_suffix(&format!("${tag}$")).map(str::to_owned)
 }
 
-fn explain(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
+fn explain(tokens: Tokens<'_, '_>, how: How) -> Verdict {
     let mut at = 1;
     let mut runs = false;
     if let Some(open) = tokens.get(1).filter(|token| token.is_mark("(")) {
@@ -285,16 +309,16 @@ fn explain(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
         }
     }
     let inner = tokens.from(at);
-    let relative = one_explained(inner, tokens, at, depth);
+    let relative = one_explained(inner, tokens, at, how);
     match (runs, relative.class) {
         (_, Class::Refuse) | (true, Class::Write) => relative,
         (true, Class::Read) => Verdict::read("it runs a query and shows its plan"),
-        (false, _) => Verdict::read("it shows a plan and runs nothing").or_stricter(planned(tokens, depth)),
+        (false, _) => Verdict::read("it shows a plan and runs nothing").or_stricter(planned(tokens, how)),
     }
 }
 
 /// To make a plan the server calls functions that say they change nothing, and whoever made one may have said so wrongly.
-fn planned(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
+fn planned(tokens: Tokens<'_, '_>, how: How) -> Verdict {
     let none = Verdict::read("it shows a plan and runs nothing");
     // `ON CONFLICT (a)` looks like a call behind ON.
     let changes = tokens.changes_data();
@@ -306,26 +330,26 @@ fn planned(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
                 && tokens.is_at(name, &["conflict"])
                 && tokens.before(name).is_some_and(|on| on.is_word("on")))
         })
-        .map(|call| function(&call, tokens, true, depth))
+        .map(|call| function(&call, tokens, true, how))
         .chain(
             attribute::dotted(tokens)
                 .iter()
-                .map(|dotted| behind_a_dot(dotted, true)),
+                .map(|dotted| behind_a_dot(dotted, true, how)),
         )
         .fold(none, Verdict::or_stricter)
 }
 
 /// Partners of parentheses are numbered from the whole statement, so the inner one is judged inside of it.
-fn one_explained(inner: Tokens<'_, '_>, whole: Tokens<'_, '_>, at: usize, depth: u8) -> Verdict {
+fn one_explained(inner: Tokens<'_, '_>, whole: Tokens<'_, '_>, at: usize, how: How) -> Verdict {
     let head = at + inner.head();
     let Some(word) = whole.word(head) else {
         return Verdict::refuse("EXPLAIN explains no statement");
     };
     let word = word.text.to_ascii_lowercase();
     match word.as_str() {
-        "select" | "values" | "table" | "with" => query(whole, depth),
-        "insert" | "update" | "delete" | "merge" => judged(Verdict::write("it changes rows"), whole, depth),
-        "create" | "refresh" => judged(Verdict::write("it creates a table"), whole, depth),
+        "select" | "values" | "table" | "with" => query(whole, how),
+        "insert" | "update" | "delete" | "merge" => judged(Verdict::write("it changes rows"), whole, how),
+        "create" | "refresh" => judged(Verdict::write("it creates a table"), whole, how),
         _ => Verdict::refuse("EXPLAIN of such a statement is not known"),
     }
 }
@@ -352,7 +376,7 @@ fn is_off(value: &Token<'_>) -> bool {
     matches!(word.as_str(), "false" | "off")
 }
 
-fn copy(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
+fn copy(tokens: Tokens<'_, '_>, how: How) -> Verdict {
     let close = tokens
         .get(1)
         .filter(|token| token.is_mark("("))
@@ -365,7 +389,7 @@ fn copy(tokens: Tokens<'_, '_>, depth: u8) -> Verdict {
             return judged(
                 Verdict::write("the statement inside of COPY changes rows"),
                 tokens,
-                depth,
+                how,
             );
         }
         return Verdict::refuse("COPY … TO writes a file or changes the protocol; send the query itself");

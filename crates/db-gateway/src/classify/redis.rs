@@ -180,7 +180,7 @@ const READ_BELOW: &[(&str, &[&str])] = &[
             "help",
         ],
     ),
-    ("client", &["id", "getname", "help"]),
+    ("client", &["id", "getname", "info", "help"]),
     ("acl", &["whoami", "cat", "help"]),
     (
         "pubsub",

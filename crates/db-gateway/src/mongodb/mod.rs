@@ -434,31 +434,27 @@ impl Server {
     }
 
     pub(crate) async fn check(&self) -> Vec<Guarantee> {
-        let mut found = Vec::new();
-        match self.version().await {
-            Ok(version) => found.push(Guarantee::held("reachable", version)),
-            Err(error) => return vec![Guarantee::broken("reachable", error.to_string())],
+        let version = self.version().await;
+        let mut found = vec![Guarantee::reached(&version)];
+        if version.is_err() {
+            return found;
         }
-        match self.wide().await {
-            Ok(wide) if wide.wide => found.push(Guarantee::broken("narrow_account", wide.reasons.join(" "))),
-            Ok(_) => found.push(Guarantee::held("narrow_account", "The account may only read.")),
-            Err(error) => found.push(Guarantee::broken("narrow_account", error.to_string())),
-        }
+        found.push(Guarantee::account(self.wide().await));
         // Deletes what nobody has, where it is let through.
         let nothing = doc! { "delete": "muster_check", "deletes": [{ "q": { "_id": "muster_check_none" }, "limit": 1 }] };
         let tried = self.command(nothing, Limits::default()).await;
         found.push(Guarantee::of(
             "no_write",
             matches!(&tried, Err(Error::Engine { code, .. }) if code == "13"),
-            "A delete of nothing was refused for want of rights.",
-            "A delete of nothing was not refused: the account may write, and MongoDB has no read-only mode besides its roles.",
+            "Tried to delete a document that nobody has: the server refused it for want of rights, as it must.",
+            "Tried to delete a document that nobody has: the server did not refuse it, so the account may write, and MongoDB has no read-only mode beside its roles. Add the database again with an account that has the role read.",
         ));
         let elsewhere = self.parse("{\"ping\":1,\"$db\":\"muster_check_other\"}");
         found.push(Guarantee::of(
             "no_other_database",
             elsewhere.is_err(),
-            "A command for another database was stopped.",
-            "A command for another database was not stopped.",
+            "Tried a command for another database: muster stopped it, as it must.",
+            "Tried a command for another database: muster did not stop it.",
         ));
         found
     }

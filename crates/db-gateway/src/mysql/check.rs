@@ -102,35 +102,34 @@ impl Server {
     }
 
     pub(crate) async fn check(&self) -> Vec<Guarantee> {
-        let mut found = Vec::new();
-        match self.version().await {
-            Ok(version) => found.push(Guarantee::held("reachable", version)),
-            Err(error) => return vec![Guarantee::broken("reachable", error.to_string())],
+        let version = self.version().await;
+        let mut found = vec![Guarantee::reached(&version)];
+        if version.is_err() {
+            return found;
         }
-        match self.wide().await {
-            Ok(wide) if wide.wide => found.push(Guarantee::broken("narrow_account", wide.reasons.join(" "))),
-            Ok(_) => found.push(Guarantee::held("narrow_account", "The account may only read.")),
-            Err(error) => found.push(Guarantee::broken("narrow_account", error.to_string())),
-        }
-        for (id, statement, expected) in [
+        found.push(Guarantee::account(self.wide().await));
+        for (id, what, statement, right) in [
             // 1792 is the read-only mode; the others say that the account may not, which comes first.
             (
                 "no_write",
+                "to make a temporary table",
                 "CREATE TEMPORARY TABLE muster_check (x INT)",
                 &["1792", "1044", "1142", "1046"] as &[&str],
             ),
-            ("one_statement", "SELECT 1; SELECT 2", &["1064"]),
+            (
+                "one_statement",
+                "two statements at once",
+                "SELECT 1; SELECT 2",
+                &["1064"],
+            ),
         ] {
             let got = match self.read(statement, short()).await {
                 Ok(_) => "no error".to_owned(),
                 Err(Error::Engine { code, .. }) => code,
                 Err(error) => error.to_string(),
             };
-            found.push(Guarantee {
-                id,
-                ok: expected.contains(&got.as_str()),
-                detail: format!("{statement}: {got}, and {} is right.", expected.join(" or ")),
-            });
+            let ok = right.contains(&got.as_str());
+            found.push(Guarantee::refused(id, what, ok, &got, &right.join(" or ")));
         }
         found.push(self.leaves_nothing().await);
         let limits = Limits {
@@ -142,8 +141,8 @@ impl Server {
         found.push(Guarantee::of(
             "time_limit",
             begun.elapsed() < Duration::from_secs(4),
-            "A statement of 8 s was stopped after 0.3 s, or when muster hung up.",
-            "A statement of 8 s was not stopped after 0.3 s.",
+            "Let a statement of 8 s run with a limit of 0.3 s: the server stopped it, or muster hung up.",
+            "Let a statement of 8 s run with a limit of 0.3 s: it was not stopped.",
         ));
         found
     }
@@ -167,8 +166,8 @@ impl Server {
             Ok(rows) => Guarantee::of(
                 id,
                 matches!(rows.rows.first().and_then(|row| row.first()), Some(Cell::Int(1))),
-                "A variable and a lock of one read are gone in the next.",
-                "A variable or a lock of one read is still there in the next.",
+                "Set a variable and took a lock in one read: both were gone in the next.",
+                "Set a variable and took a lock in one read: one of them was still there in the next.",
             ),
             Err(error) => Guarantee::broken(id, error.to_string()),
         }

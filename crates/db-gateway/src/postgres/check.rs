@@ -72,34 +72,35 @@ impl Server {
     }
 
     pub(crate) async fn check(&self) -> Vec<Guarantee> {
-        let mut found = Vec::new();
-        match self.version().await {
-            Ok(version) => found.push(Guarantee::held("reachable", version)),
-            Err(error) => return vec![Guarantee::broken("reachable", error.to_string())],
+        let version = self.version().await;
+        let mut found = vec![Guarantee::reached(&version)];
+        if version.is_err() {
+            return found;
         }
-        match self.wide().await {
-            Ok(wide) if wide.wide => found.push(Guarantee::broken("narrow_account", wide.reasons.join(" "))),
-            Ok(_) => found.push(Guarantee::held("narrow_account", "The account may only read.")),
-            Err(error) => found.push(Guarantee::broken("narrow_account", error.to_string())),
-        }
-        let mut must_fail = Vec::new();
-        for (id, statement, expected) in [
+        found.push(Guarantee::account(self.wide().await));
+        for (id, what, statement, right) in [
             (
                 "no_write",
+                "to make a temporary table",
                 "CREATE TEMPORARY TABLE muster_check (x integer)",
                 "25006",
             ),
-            ("no_way_out", "SET TRANSACTION READ WRITE", "25001"),
-            ("one_statement", "SELECT 1; SELECT 2", "42601"),
+            (
+                "no_way_out",
+                "to leave the read-only mode",
+                "SET TRANSACTION READ WRITE",
+                "25001",
+            ),
+            (
+                "one_statement",
+                "two statements at once",
+                "SELECT 1; SELECT 2",
+                "42601",
+            ),
         ] {
             let got = code(&self.read(statement, short()).await);
-            must_fail.push(Guarantee {
-                id,
-                ok: got == expected,
-                detail: format!("{statement}: {got}, and {expected} is right."),
-            });
+            found.push(Guarantee::refused(id, what, got == right, &got, right));
         }
-        found.append(&mut must_fail);
         found.push(self.leaves_nothing().await);
         let limits = Limits {
             time: Duration::from_millis(200),
@@ -109,8 +110,8 @@ impl Server {
         found.push(Guarantee::of(
             "time_limit",
             matches!(slow, Err(Error::TimedOut { .. })),
-            "A statement of 5 s was stopped after 0.2 s.",
-            "A statement of 5 s was not stopped after 0.2 s.",
+            "Let a statement of 5 s run with a limit of 0.2 s: the server stopped it.",
+            "Let a statement of 5 s run with a limit of 0.2 s: the server did not stop it.",
         ));
         found
     }
@@ -130,8 +131,8 @@ impl Server {
                 Guarantee::of(
                     id,
                     clean,
-                    "A setting and a lock of one read are gone in the next.",
-                    "A setting or a lock of one read is still there in the next.",
+                    "Changed a setting and took a lock in one read: both were gone in the next.",
+                    "Changed a setting and took a lock in one read: one of them was still there in the next.",
                 )
             }
             Err(error) => Guarantee::broken(id, error.to_string()),

@@ -184,7 +184,7 @@ impl Server {
 
     /// The plan as PostgreSQL prints it. Nothing runs, unless the statement itself says ANALYZE and only reads.
     pub(crate) async fn explain(&self, statement: &str, limits: Limits) -> Result<String, Error> {
-        let rows = self.read(statement, limits).await?;
+        let rows = self.query(statement, limits).await?;
         let lines: Vec<String> = rows.rows.iter().filter_map(|row| text(row.first())).collect();
         if lines.is_empty() {
             // EXPLAIN (FORMAT JSON) answers one JSON value.

@@ -1,5 +1,6 @@
 //! PostgreSQL: every read in a read-only transaction with a snapshot, rolled back and the session discarded. Never runs two statements, and never one by the simple protocol.
 
+mod asking;
 mod check;
 mod describe;
 mod rights;
@@ -14,14 +15,12 @@ use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBo
 
 use crate::address::Url;
 use crate::answer::{Cell, Collector, Column, Rows};
-use crate::classify::postgres::may_be_calls;
-use crate::classify::{Verdict, shown};
+use crate::classify::asked::{Asked, asked};
 use crate::error::Error;
 use crate::limits::Limits;
+use asking::{Question, questions};
 use wire::{Held, Incoming, Session, told};
 
-/// Names that a sentence holds.
-const NAMED: usize = 8;
 const MAX_IDLE: usize = 4;
 const IDLE_FOR: Duration = Duration::from_secs(60);
 
@@ -45,13 +44,6 @@ const PATH: &str = "SELECT pg_catalog.set_config('search_path', CASE \
      WHEN pg_catalog.strpos(pg_catalog.current_setting('search_path'), 'pg_catalog') OPERATOR(pg_catalog.>) 1 \
      THEN pg_catalog.concat('pg_catalog, ', pg_catalog.current_setting('search_path')) \
      ELSE pg_catalog.current_setting('search_path') END, true)";
-
-/// A name behind a dot is a call where there is no such column (`classify::attribute`). A statement whose dots could call a function that
-/// somebody made here, or one of the server's that acts, does not run: this fails before it is begun.
-const NO_CALL_BY_A_DOT: &str = "SELECT 1 / (CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_proc p \
-     WHERE p.proname OPERATOR(pg_catalog.=) ANY ($1::name[]) AND p.pronargs OPERATOR(pg_catalog.>) 0 \
-     AND (p.pronargs OPERATOR(pg_catalog.-) p.pronargdefaults OPERATOR(pg_catalog.<=) 1 OR p.provariadic OPERATOR(pg_catalog.<>) 0) \
-     AND (p.oid OPERATOR(pg_catalog.>=) 16384 OR p.provolatile OPERATOR(pg_catalog.=) 'v')) THEN 0 ELSE 1 END)";
 
 pub(crate) struct Server {
     url: Arc<Url>,
@@ -101,8 +93,7 @@ impl Server {
 
     /// The same for a statement that somebody else wrote.
     pub(crate) async fn query(&self, statement: &str, limits: Limits) -> Result<Rows, Error> {
-        self.reading(statement, &[], &may_be_calls(statement), limits)
-            .await
+        self.reading(statement, &[], &asked(statement), limits).await
     }
 
     pub(crate) async fn read_with(
@@ -111,23 +102,23 @@ impl Server {
         values: &[&str],
         limits: Limits,
     ) -> Result<Rows, Error> {
-        self.reading(statement, values, &[], limits).await
+        self.reading(statement, values, &Asked::default(), limits).await
     }
 
     async fn reading(
         &self,
         statement: &str,
         values: &[&str],
-        dots: &[String],
+        about: &Asked,
         limits: Limits,
     ) -> Result<Rows, Error> {
         tokio::time::timeout(limits.hang_up(), async {
             let mut session = self.session().await?;
             // Nobody saw an answer yet, and a read changes nothing: a session that went away meanwhile is replaced once.
-            match self.read_on(session, statement, values, dots, limits).await {
+            match self.read_on(session, statement, values, about, limits).await {
                 (Err(Error::Unreachable { .. }), true) => {
                     session = self.connect().await?;
-                    self.read_on(session, statement, values, dots, limits).await.0
+                    self.read_on(session, statement, values, about, limits).await.0
                 }
                 (answer, _) => answer,
             }
@@ -142,13 +133,13 @@ impl Server {
         session: Session,
         statement: &str,
         values: &[&str],
-        dots: &[String],
+        about: &Asked,
         limits: Limits,
     ) -> (Result<Rows, Error>, bool) {
         let used = session.used;
         let mut held = Held::new(&self.url, session);
         let answer = match held.get() {
-            Ok(session) => guarded(session, statement, values, dots, limits).await,
+            Ok(session) => guarded(session, statement, values, about, limits).await,
             Err(error) => Err(error),
         };
         match answer {
@@ -204,7 +195,7 @@ async fn guarded(
     session: &mut Session,
     statement: &str,
     values: &[&str],
-    dots: &[String],
+    about: &Asked,
     limits: Limits,
 ) -> Result<(Result<Rows, Error>, bool), Error> {
     let rows = i32::try_from(limits.rows.saturating_add(1)).unwrap_or(i32::MAX);
@@ -213,14 +204,14 @@ async fn guarded(
     session.put(PATH, &[], false, 0)?;
     let looks = if session.looks { LOOKS } else { "" };
     session.put(GUARD, &[&timeout, looks], false, 0)?;
-    if !dots.is_empty() {
-        session.put(NO_CALL_BY_A_DOT, &[&array(dots)], false, 0)?;
+    for question in questions(about) {
+        question.put(session, about)?;
     }
     session.put(statement, values, true, rows)?;
     session.put_sync();
     session.send().await?;
-    let mut taking = Taking::new(limits, 3 + usize::from(!dots.is_empty()), true);
-    taking.dots = dots.to_vec();
+    let mut taking = Taking::new(limits, 3 + questions(about).count(), true);
+    taking.about = about.clone();
     let mut answer = taking.all(session).await;
     if matches!(answer, Err(Error::Unreachable { .. } | Error::Unguarded { .. })) || taking.cut_off {
         return match answer {
@@ -240,21 +231,6 @@ async fn guarded(
     let rolled_back = settle(session).await.is_ok();
     let discarded = settle(session).await.is_ok();
     Ok((answer, rolled_back && discarded))
-}
-
-/// Names as a person reads them; of very many the first.
-fn listed(names: &[String]) -> String {
-    let shown: Vec<_> = names.iter().take(NAMED).map(|name| shown(name)).collect();
-    let more = if names.len() > NAMED { " and others" } else { "" };
-    format!("{}{more}", shown.join(", "))
-}
-
-/// Names as a list that the server reads.
-fn array(names: &[String]) -> String {
-    let quoted = names
-        .iter()
-        .map(|name| format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")));
-    format!("{{{}}}", quoted.collect::<Vec<_>>().join(","))
 }
 
 /// Reads up to the end of one command of this crate.
@@ -326,8 +302,8 @@ struct Taking {
     types: Vec<u32>,
     /// How many statements of this crate come first.
     ahead: usize,
-    /// The names that the last of these asks about, if it does.
-    dots: Vec<String>,
+    /// What the last of these ask about.
+    about: Asked,
     /// Whether to hang up when the answer grows too large, rather than to read it to its end.
     may_cut: bool,
     cut_off: bool,
@@ -341,7 +317,7 @@ impl Taking {
             limits,
             types: Vec::new(),
             ahead,
-            dots: Vec::new(),
+            about: Asked::default(),
             may_cut,
             cut_off: false,
             full: false,
@@ -400,12 +376,11 @@ impl Taking {
 
     fn error(&self, session: &Session, code: String, message: &str, position: Option<u32>) -> Error {
         let message = session.scrub.clean(message);
-        if self.ahead == 1 && !self.dots.is_empty() && code == "22012" {
+        let asked: Vec<Question> = questions(&self.about).collect();
+        let question = asked.len().checked_sub(self.ahead).and_then(|at| asked.get(at));
+        if let Some(question) = question.filter(|_| code == "22P02") {
             return Error::Gate {
-                verdict: Verdict::write(format!(
-                    "a function here has the name of one of {}, which stand behind a dot; where it is a column, write it without its table, or read the row by (…).* or to_jsonb(…)",
-                    listed(&self.dots)
-                )),
+                verdict: question.stops(&self.about, &message),
             };
         }
         if self.ahead > 0 {

@@ -389,16 +389,12 @@ impl Server {
     }
 
     pub(crate) async fn check(&self) -> Vec<Guarantee> {
-        let mut found = Vec::new();
-        match self.version().await {
-            Ok(version) => found.push(Guarantee::held("reachable", version)),
-            Err(error) => return vec![Guarantee::broken("reachable", error.to_string())],
+        let version = self.version().await;
+        let mut found = vec![Guarantee::reached(&version)];
+        if version.is_err() {
+            return found;
         }
-        match self.wide().await {
-            Ok(wide) if wide.wide => found.push(Guarantee::broken("narrow_account", wide.reasons.join(" "))),
-            Ok(_) => found.push(Guarantee::held("narrow_account", "The account may only read.")),
-            Err(error) => found.push(Guarantee::broken("narrow_account", error.to_string())),
-        }
+        found.push(Guarantee::account(self.wide().await));
         found.push(self.nobody_else_is_let_in().await);
         let asked = match self.session().await {
             Ok(mut session) => {
@@ -409,12 +405,15 @@ impl Server {
             }
             Err(_) => false,
         };
-        found.push(Guarantee::of(
-            "server_is_asked",
-            asked,
-            "The server tells its own flags of a command, and they are held against it.",
-            "The account may not ask for the flags of commands; grant it +command|info.",
-        ));
+        let id = "server_is_asked";
+        found.push(if asked {
+            Guarantee::held(id, "Asked the server for its own flags of a command: it tells them, and they are held against muster's list.")
+        } else {
+            Guarantee::broken(
+                id,
+                "Asked the server for its own flags of a command: the account may not ask, so muster's list stands alone. An administrator grants it with ACL SETUSER NAME +command|info.",
+            )
+        });
         let limits = Limits {
             time: Duration::from_millis(200),
             ..Limits::default()
@@ -428,8 +427,8 @@ impl Server {
         found.push(Guarantee::of(
             "time_limit",
             begun.elapsed() < Duration::from_secs(2),
-            "A command of 3 s was given up after 0.2 s.",
-            "A command of 3 s was not given up after 0.2 s.",
+            "Let a command wait for 3 s with a limit of 0.2 s: it was given up.",
+            "Let a command wait for 3 s with a limit of 0.2 s: it was not given up.",
         ));
         found
     }
@@ -438,16 +437,22 @@ impl Server {
     async fn nobody_else_is_let_in(&self) -> Guarantee {
         let id = "default_user_closed";
         let Ok(mut session) = Session::bare(&self.url).await else {
-            return Guarantee::broken(id, "The server was not reached a second time.");
+            return Guarantee::broken(
+                id,
+                "Tried to reach the server a second time, without signing in: it was not reached. Try it again.",
+            );
         };
         match session.own(&["DEL", "muster:check:none"]).await {
             Err(Error::Engine { code, .. }) if matches!(code.as_str(), "NOAUTH" | "NOPERM") => {
-                Guarantee::held(id, "Who does not sign in may not write.")
+                Guarantee::held(
+                    id,
+                    "Tried to delete a key that nobody has without signing in: it was refused, as it must be.",
+                )
             }
             Err(error @ Error::Unreachable { .. }) => Guarantee::broken(id, error.to_string()),
             _ => Guarantee::broken(
                 id,
-                "Who does not sign in may write: the gate keeps RESET and AUTH away, but close the user `default` or give it a password.",
+                "Tried to delete a key that nobody has without signing in: it was not refused, so whoever reaches the server may write. The gate keeps RESET and AUTH away; an administrator closes the user with ACL SETUSER default off, or gives it a password.",
             ),
         }
     }

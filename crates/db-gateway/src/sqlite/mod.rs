@@ -100,28 +100,41 @@ impl File {
             bytes: 64 * 1024,
             time: Duration::from_secs(5),
         };
-        let mut found = Vec::new();
-        match self.version().await {
-            Ok(version) => found.push(Guarantee::held("reachable", version)),
-            Err(error) => return vec![Guarantee::broken("reachable", error.to_string())],
+        let version = self.version().await;
+        let mut found = vec![Guarantee::reached(&version)];
+        if version.is_err() {
+            return found;
         }
-        for (id, statement) in [
-            ("no_write", "CREATE TEMPORARY TABLE muster_check (x)"),
-            ("no_other_file", "ATTACH DATABASE ':memory:' AS muster_check"),
-            ("no_setting", "PRAGMA query_only = OFF"),
-            ("no_copy", "VACUUM INTO ''"),
-            ("no_lock", "BEGIN IMMEDIATE"),
-            ("one_statement", "SELECT 1; SELECT 2"),
+        for (id, what, statement) in [
+            (
+                "no_write",
+                "to make a temporary table",
+                "CREATE TEMPORARY TABLE muster_check (x)",
+            ),
+            (
+                "no_other_file",
+                "to open another file",
+                "ATTACH DATABASE ':memory:' AS muster_check",
+            ),
+            (
+                "no_setting",
+                "to leave the read-only mode",
+                "PRAGMA query_only = OFF",
+            ),
+            ("no_copy", "to write a copy of the database", "VACUUM INTO ''"),
+            ("no_lock", "to hold the lock of a writer", "BEGIN IMMEDIATE"),
+            ("one_statement", "two statements at once", "SELECT 1; SELECT 2"),
         ] {
             let answer = self.run(statement, Vec::new(), limits, Mode::Read).await;
-            found.push(Guarantee {
+            let ok = answer.is_err();
+            let said = answer.map_or_else(|error| error.to_string(), |_| "that it ran".to_owned());
+            found.push(Guarantee::refused(
                 id,
-                ok: answer.is_err(),
-                detail: format!(
-                    "{statement}: {}",
-                    answer.map_or_else(|error| error.to_string(), |_| "it was run.".to_owned())
-                ),
-            });
+                what,
+                ok,
+                said.trim_end_matches('.'),
+                "by SQLite or by muster",
+            ));
         }
         let limits = Limits {
             time: Duration::from_millis(200),
@@ -133,8 +146,8 @@ impl File {
         found.push(Guarantee::of(
             "time_limit",
             matches!(slow, Err(Error::TimedOut { .. })),
-            "A statement without end was stopped after 0.2 s.",
-            "A statement without end was not stopped after 0.2 s.",
+            "Let a statement without end run with a limit of 0.2 s: it was stopped.",
+            "Let a statement without end run with a limit of 0.2 s: it was not stopped.",
         ));
         found
     }

@@ -4,6 +4,7 @@
 mod calls;
 mod mongodb;
 mod mysql;
+mod namesakes;
 mod postgres;
 mod redis;
 mod servers;

@@ -13,7 +13,7 @@ use crate::world::{
     rows, traces,
 };
 
-struct Server {
+pub(crate) struct Server {
     cluster: Cluster,
     /// The programs, where they are none of the system's.
     _programs: Option<TempDir>,
@@ -100,7 +100,7 @@ const NEWER_WRITES: &[&str] = &[
 
 impl Server {
     /// Each version in its turn.
-    fn all() -> impl Iterator<Item = Self> {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         [Self::of_the_system, Self::eighteen]
             .into_iter()
             .filter_map(|start| start())
@@ -144,7 +144,7 @@ impl Server {
         self.cluster.dir().to_str().unwrap().to_owned()
     }
 
-    fn psql(&self, text: &str) -> String {
+    pub(crate) fn psql(&self, text: &str) -> String {
         let output = servers::out(
             Command::new(self.cluster.bin().join("psql"))
                 .args([
@@ -166,19 +166,19 @@ impl Server {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    fn url(&self, user: &str) -> String {
+    pub(crate) fn url(&self, user: &str) -> String {
         format!(
             "postgres://{user}:SECRETPASSWORD@localhost/postgres?host={}",
             self.folder()
         )
     }
 
-    fn reader(&self) -> Connection {
+    pub(crate) fn reader(&self) -> Connection {
         connection(&self.url("reader"), Some(&self.url("writer")))
     }
 
     /// Rows, schema, sequences, accounts, settings, large objects, slots, locks, sessions, files.
-    fn world(&self) -> String {
+    pub(crate) fn world(&self) -> String {
         let text = self.psql(
             "SELECT 'row ' || t::text FROM t UNION ALL SELECT 'seq ' || last_value::text || is_called::text FROM s \
              UNION ALL SELECT 'class ' || oid::text || relname || relfilenode::text || relkind::text FROM pg_class WHERE relname !~ '^pg_toast' AND relnamespace <> 11 \

@@ -333,6 +333,8 @@ async fn changed(app: &App, owner: OwnerId, id: PolicyId, json: bool) -> Result<
 
 fn scope(grant: &ShownGrant) -> String {
     match (&grant.scope.id, &grant.scope.name) {
+        // As revoke takes it: an id never comes back, where a name may be another's by now.
+        (Some(id), _) if grant.removed => format!("{}:{id}", grant.scope.kind),
         (Some(_), Some(name)) => format!("{}:{name}", grant.scope.kind),
         _ => grant.scope.kind.to_owned(),
     }

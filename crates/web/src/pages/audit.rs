@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::asks::{PairView, pairs};
+use super::audit_facts::{Facts, shortened};
 use super::audit_words::{EVENTS, OUTCOMES};
 use super::caller::Person;
 use super::fields::Asked;
@@ -20,8 +21,6 @@ use super::refuse;
 use super::view::{self, Here, PAGE, Shell, When, counted, one_line, query_value};
 use crate::Web;
 
-/// Most characters of one fact in a row.
-const FACT: usize = 1_000;
 /// Longest text that is looked for, in bytes.
 const LIMIT: usize = 200;
 
@@ -43,12 +42,13 @@ pub(super) struct AuditPage {
 
 #[derive(Debug, Clone)]
 struct RowView {
+    id: String,
     at: When,
     event: String,
     actor: String,
     subject: String,
     call: Option<CallView>,
-    facts: Vec<(String, String)>,
+    facts: Facts,
     /// What of the row cannot be read, with the row's number.
     unreadable: Option<String>,
 }
@@ -104,16 +104,13 @@ impl RowView {
             (Some(_), Some(label)) => format!("{label} ({})", one_line(&entry.actor)),
             _ => one_line(&entry.actor),
         };
-        let facts = match entry.data {
-            _ if call.is_some() => Vec::new(),
-            Value::Object(facts) => facts
-                .into_iter()
-                .map(|(name, value)| (one_line(&name), fact(&value)))
-                .collect(),
-            Value::Null => Vec::new(),
-            other => vec![("data".to_owned(), fact(&other))],
+        let facts = if call.is_some() {
+            Facts::default()
+        } else {
+            Facts::of(&entry.data)
         };
         Self {
+            id: entry.id.to_string(),
             at: When::new(entry.at, now),
             event: one_line(&entry.event),
             actor,
@@ -167,21 +164,6 @@ impl CallView {
 /// The text at a place of a row's data, readable.
 fn text(data: &Value, place: &str) -> Option<String> {
     data.pointer(place).and_then(Value::as_str).map(one_line)
-}
-
-fn fact(value: &Value) -> String {
-    shortened(match value {
-        Value::String(text) => one_line(text),
-        other => one_line(&other.to_string()),
-    })
-}
-
-/// The beginning of a long text, for a row; the export has all of it.
-fn shortened(text: String) -> String {
-    match text.char_indices().nth(FACT) {
-        None => text,
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-    }
 }
 
 /// Which rows, as the form asks for them.
@@ -365,14 +347,18 @@ impl AuditPage {
         use super::tests::{HOSTILE, shell, when};
         let hostile = || HOSTILE.to_owned();
         let row = |call: Option<CallView>| RowView {
+            id: "7".to_owned(),
             at: when(),
             event: hostile(),
             actor: hostile(),
             subject: hostile(),
             facts: if call.is_some() {
-                vec![]
+                Facts::default()
             } else {
-                vec![(hostile(), hostile())]
+                Facts {
+                    told: vec![(hostile(), hostile())],
+                    stored: Some(hostile()),
+                }
             },
             unreadable: call.is_none().then(hostile),
             call,
@@ -541,8 +527,9 @@ mod tests {
         let row = RowView::new(entry(1), Time::from_micros(0));
         assert!(
             row.facts
+                .told
                 .contains(&("outcome".to_owned(), "delivered".to_owned()))
-                && row.facts.contains(&("attempt".to_owned(), "2".to_owned()))
+                && row.facts.told.contains(&("attempt".to_owned(), "2".to_owned()))
         );
     }
 

@@ -41,7 +41,6 @@ pub(super) struct DatabasePage {
     shell: Shell,
     shown: Option<Shown>,
     connection: Line,
-    check: Option<CheckView>,
     policies: Vec<ReachView>,
     /// Tasks that no policy restricts.
     unscoped: Vec<TaskLine>,
@@ -60,12 +59,16 @@ struct Line {
     unseen: bool,
     has_write_account: bool,
     created: When,
+    /// The last self-test, where there was one.
+    check: Option<CheckView>,
 }
 
 #[derive(Debug, Clone)]
 struct CheckView {
     at: When,
     ok: bool,
+    /// What does not hold, by its names.
+    failed: String,
     found: Vec<Checked>,
 }
 
@@ -107,7 +110,7 @@ pub(super) struct Act {
 }
 
 impl Line {
-    fn new(found: &Connection, now: Time) -> Self {
+    fn new(found: &Connection, check: Option<LastCheck>, now: Time) -> Self {
         Self {
             id: found.id.get(),
             name: one_line(&found.name),
@@ -117,6 +120,7 @@ impl Line {
             unseen: !found.looked,
             has_write_account: found.has_write_account,
             created: When::new(found.created_at, now),
+            check: check.map(|last| CheckView::new(last, now)),
         }
     }
 }
@@ -125,7 +129,8 @@ impl CheckView {
     fn new(last: LastCheck, now: Time) -> Self {
         Self {
             at: When::new(last.at, now),
-            ok: last.found.iter().all(|one| one.ok),
+            ok: last.ok(),
+            failed: last.failed().map(one_line).collect::<Vec<_>>().join(", "),
             found: last
                 .found
                 .into_iter()
@@ -159,13 +164,20 @@ impl RanView {
 }
 
 pub(super) async fn list(State(web): State<Web>, Person(caller): Person) -> Result<Response, Response> {
-    let all = databases::list(&web.app, caller.owner)
-        .await
-        .map_err(|fault| refuse::fault(&fault))?;
+    let facts = async || -> Result<_, Fault> {
+        Ok((
+            databases::list(&web.app, caller.owner).await?,
+            databases::last_checks(&web.app, caller.owner).await?,
+        ))
+    };
+    let (all, mut checks) = facts().await.map_err(|fault| refuse::fault(&fault))?;
     let now = web.app.clock.now();
     let page = DatabasesPage {
         shell: Shell::of(&web, &caller, Here::Databases, "Databases").await?,
-        connections: all.iter().map(|found| Line::new(found, now)).collect(),
+        connections: all
+            .iter()
+            .map(|found| Line::new(found, checks.remove(&found.id), now))
+            .collect(),
     };
     Ok(view::page(StatusCode::OK, &page))
 }
@@ -188,7 +200,7 @@ pub(super) async fn show(
     let (app, owner, now) = (&web.app, caller.owner, web.app.clock.now());
     let facts = async || -> Result<_, Fault> {
         Ok((
-            databases::last_check(app, owner, id).await?,
+            databases::last_checks(app, owner).await?.remove(&id),
             databases::last_statements(app, owner, id, STATEMENTS).await?,
         ))
     };
@@ -203,8 +215,7 @@ pub(super) async fn show(
         )
         .await?,
         shown: flash.take(caller.session, Place::Databases, &opened),
-        connection: Line::new(&found, now),
-        check: check.map(|last| CheckView::new(last, now)),
+        connection: Line::new(&found, check, now),
         policies,
         unscoped,
         statements: statements.into_iter().map(|ran| RanView::new(ran, now)).collect(),
@@ -339,12 +350,19 @@ impl DatabasesPage {
             shell: shell(Here::Databases),
             connections,
         };
-        vec![page(vec![sample(true), sample(false)]), page(vec![])]
+        vec![
+            page(vec![
+                sample(true, Some(sample_check(false))),
+                sample(false, Some(sample_check(true))),
+            ]),
+            page(vec![sample(false, None)]),
+            page(vec![]),
+        ]
     }
 }
 
 #[cfg(test)]
-fn sample(wide: bool) -> Line {
+fn sample(wide: bool, check: Option<CheckView>) -> Line {
     use super::tests::{HOSTILE, when};
     Line {
         id: i64::from(wide),
@@ -355,6 +373,23 @@ fn sample(wide: bool) -> Line {
         unseen: !wide,
         has_write_account: !wide,
         created: when(),
+        check,
+    }
+}
+
+#[cfg(test)]
+fn sample_check(ok: bool) -> CheckView {
+    use super::tests::{HOSTILE, when};
+    let checked = |ok| Checked {
+        id: HOSTILE.to_owned(),
+        ok,
+        detail: HOSTILE.to_owned(),
+    };
+    CheckView {
+        at: when(),
+        ok,
+        failed: HOSTILE.to_owned(),
+        found: vec![checked(true), checked(ok)],
     }
 }
 
@@ -367,11 +402,6 @@ impl DatabasePage {
             id: "7".to_owned(),
             title: hostile(),
             closed,
-        };
-        let checked = |ok| Checked {
-            id: hostile(),
-            ok,
-            detail: hostile(),
         };
         let ran = |ran| RanView {
             at: when(),
@@ -392,19 +422,12 @@ impl DatabasePage {
         let page = |wide, check, policies, unscoped, statements| Self {
             shell: shell(Here::Databases),
             shown: Some(Shown::Note("done")),
-            connection: sample(wide),
-            check,
+            connection: sample(wide, check),
             policies,
             unscoped,
             statements,
         };
-        let check = |ok| {
-            Some(CheckView {
-                at: when(),
-                ok,
-                found: vec![checked(true), checked(ok)],
-            })
-        };
+        let check = |ok| Some(sample_check(ok));
         vec![
             page(
                 true,

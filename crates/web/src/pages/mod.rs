@@ -3,6 +3,7 @@
 mod asks;
 mod audit;
 mod audit_export;
+mod audit_facts;
 mod audit_words;
 mod caller;
 mod card;

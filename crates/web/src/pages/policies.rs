@@ -423,7 +423,9 @@ mod tests {
             assert!(html.contains(&format!("layer is-{state}")), "{state}");
             assert_eq!(html.matches(words).count(), 1, "{words}: {html}");
         }
-        assert!(html.contains("Clear layer (inherits)") && html.contains("Save empty (denies everything)"));
+        // An absent layer cannot be cleared, and one that is saved empty stays what it is.
+        assert_eq!(html.matches("Clear layer (inherits)").count(), 2);
+        assert_eq!(html.matches("Save empty (denies everything)").count(), 3);
     }
 
     #[test]
@@ -431,7 +433,7 @@ mod tests {
         let forms = |fork: usize| {
             let page = PolicyPage::samples().swap_remove(fork);
             let html = page.render().unwrap();
-            html.matches("value=\"clear\"").count()
+            html.matches("name=\"act\" value=\"empty\"").count()
         };
         assert_eq!((forms(0), forms(1)), (3, 1));
     }

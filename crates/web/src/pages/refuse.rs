@@ -303,6 +303,7 @@ pub(super) fn policy(error: &PolicyError, back: Back) -> Response {
         | PolicyError::NoSuchProject
         | PolicyError::NoSuchResource(_) => StatusCode::NOT_FOUND,
         PolicyError::NameTaken
+        | PolicyError::SeveralRemoved(_)
         | PolicyError::BuiltIn
         | PolicyError::StaleRevision { .. }
         | PolicyError::NotARoot(_)

@@ -667,6 +667,7 @@ fn a_connections_page_says_what_holds_who_may_reach_it_and_what_was_run() {
         for id in [staging, gone] {
             assert!(list.contains(&format!("href=\"/databases/{id}\"")), "{list}");
         }
+        assert_eq!(list.matches("No self-test yet").count(), 2, "{list}");
         let address = format!("/databases/{staging}");
         let page = doors.page(&cookie, &address).await;
         assert!(
@@ -702,6 +703,32 @@ fn a_connections_page_says_what_holds_who_may_reach_it_and_what_was_run() {
             "{page}"
         );
         assert!(page.contains("Nobody: no policy grants"), "{page}");
+        let row = |html: &str, id: &dyn ToString| {
+            let from = html
+                .split_once(&format!("id=\"database-{}\"", id.to_string()))
+                .unwrap()
+                .1;
+            from.split_once("</li>").unwrap().0.to_owned()
+        };
+        let list = doors.page(&cookie, "/databases").await;
+        let held = row(&list, &staging);
+        assert!(held.contains(">holds<") && held.contains("Self-test"), "{held}");
+        let failed = row(&list, &gone);
+        assert!(
+            failed.contains(">does not hold<") && failed.contains("reachable, narrow_account"),
+            "{failed}"
+        );
+        // The log says it in words, and has the whole of it folded away.
+        let log = doors.page(&cookie, "/audit?event=db.check").await;
+        let (told, _) = log.split_once("As it is stored").unwrap();
+        assert!(
+            told.contains("fails") && told.contains("reachable, narrow_account") && !told.contains("&quot;"),
+            "{log}"
+        );
+        assert!(
+            log.contains("&#34;detail&#34;") || log.contains("&quot;detail&quot;"),
+            "{log}"
+        );
         let odd = doors
             .send(Ask::form(&address, &[("act", "drop")]).cookie(&cookie))
             .await;

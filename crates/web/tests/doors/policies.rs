@@ -215,7 +215,11 @@ fn the_page_shows_what_an_agent_gets_what_took_the_rest_and_what_can_never_fire(
         let html = page(&doors, &cookie, &fleet).await;
         let layer = section(&html, "layer-project");
         assert!(
-            layer.contains("can never fire") && layer.contains("the resource does not exist any more"),
+            layer.contains("can never fire")
+                && layer.contains(&format!(
+                    "connection removed (id {}), last named staging",
+                    fleet.staging
+                )),
             "{layer}"
         );
         assert!(layer.contains("db_connection staging"), "by its last name");

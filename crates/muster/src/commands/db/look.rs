@@ -147,21 +147,31 @@ fn not_opened(error: NotOpened) -> Failure {
     }
 }
 
-/// Reaches the server with each account.
+/// Reaches the server with each account, and says of each what it found.
 pub(super) async fn test(app: &App, owner: OwnerId, found: &Connection, json: bool) -> Result<(), Failure> {
     let gateway = stored(app, owner, found).await?;
+    let which = |account: &str, what: &str| match found.has_write_account {
+        true => format!("the account that {account}: {what}"),
+        false => what.to_owned(),
+    };
     let version = gateway
         .test()
         .await
-        .map_err(|error| failed(&error, &error.to_string()))?;
+        .map_err(|error| failed(&error, &which("reads", &error.to_string())))?;
+    if !json {
+        output::line(&terminal(&which("reads", &version)))?;
+    }
     let writes = gateway
         .test_write()
         .await
-        .map_err(|error| failed(&error, &format!("With the account that writes: {error}")))?;
+        .map_err(|error| failed(&error, &which("writes", &error.to_string())))?;
     if json {
         return output::document(&json!({"ok": true, "version": version, "write_version": writes}));
     }
-    output::line(&terminal(&version))
+    match writes {
+        Some(version) => output::line(&terminal(&which("writes", &version))),
+        None => Ok(()),
+    }
 }
 
 /// Tries the guarantees, and writes what came of it into the audit log.
@@ -184,7 +194,21 @@ pub(super) async fn check(app: &App, owner: OwnerId, found: &Connection, json: b
                 vec![holds.to_owned(), one.id.to_owned(), one.detail.clone()]
             })
             .collect();
-        output::table(&["", "GUARANTEE", "DETAIL"], &rows)?;
+        output::table(&["", "GUARANTEE", "WHAT WAS TRIED"], &rows)?;
+        let failed: Vec<&str> = guarantees
+            .iter()
+            .filter(|one| !one.ok)
+            .map(|one| one.id)
+            .collect();
+        output::notice(&match failed.as_slice() {
+            [] => format!("muster: all {} hold", guarantees.len()),
+            some => format!(
+                "muster: {} of {} do not hold: {}; each says above what to do",
+                some.len(),
+                guarantees.len(),
+                some.join(", ")
+            ),
+        });
     }
     if ok { Ok(()) } else { Err(Failure::silent()) }
 }

@@ -6,7 +6,7 @@ mod shell;
 mod table;
 
 use muster_app::App;
-use muster_app::databases::{self, Connection, DatabaseError, DbUrl, NewConnection};
+use muster_app::databases::{self, Connection, DatabaseError, DbUrl, LastCheck, NewConnection};
 use muster_core::Secret;
 use muster_core::engine::Engine;
 use muster_core::ids::OwnerId;
@@ -71,12 +71,14 @@ async fn on(app: &App, command: cli::Db, json: bool) -> Result<(), Failure> {
             if !found.looked {
                 accounts = format!("{accounts}: {UNSEEN}");
             }
+            let check = databases::last_checks(app, owner).await?.remove(&found.id);
             shown::fields(&[
                 ("id", id),
                 ("name", name),
                 ("engine", engine),
                 ("project", project),
                 ("accounts", accounts),
+                ("last check", checked(check.as_ref())),
             ])
         }
         cli::Db::Test {
@@ -133,6 +135,20 @@ async fn on(app: &App, command: cli::Db, json: bool) -> Result<(), Failure> {
             shown::changed(json, || document(&removed))
         }
     }
+}
+
+/// What the last self-test found.
+fn checked(check: Option<&LastCheck>) -> String {
+    let Some(check) = check else {
+        return "none yet; muster db check makes one".to_owned();
+    };
+    let failed: Vec<String> = check.failed().map(terminal).collect();
+    let found = if check.ok() {
+        "everything held".to_owned()
+    } else {
+        format!("failed: {}", failed.join(", "))
+    };
+    format!("{}, {found}", check.at.rfc3339())
 }
 
 async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {

@@ -324,7 +324,19 @@ impl Shell<'_> {
                 self.gateway.read(&permit, text, limits).await
             }
         };
-        match until(running, signals).await {
+        let mut answered = until(running, signals).await;
+        // What the class takes for a read and the server knows for a write: it did not run, and goes on as what it is.
+        if self.writes && !writes && matches!(&answered, Ok(Err(error)) if is_write(error)) {
+            let look = Look {
+                act: "execute",
+                statement: Some(text.to_owned()),
+                of: None,
+                writes: true,
+            };
+            let permit = self.permit(look).await?;
+            answered = until(self.gateway.write(&permit, text, true, limits), signals).await;
+        }
+        match answered {
             Ok(Ok(answer)) if self.json => output::json_line(&answer)?,
             Ok(Ok(answer)) => output::bytes(table::text(&answer).as_bytes())?,
             Ok(Err(error)) => self.told(&error)?,
@@ -433,8 +445,7 @@ impl Shell<'_> {
             "muster: {}",
             table::lines(&error.to_string()).trim_end()
         ));
-        let stopped = error.verdict().map(|verdict| verdict.class);
-        if stopped == Some(muster_db_gateway::Class::Write) {
+        if is_write(error) {
             output::notice(
                 "muster: \\write on lets statements of this shell write, as --write does from its start",
             );
@@ -464,6 +475,12 @@ impl Shell<'_> {
     }
 }
 
+fn is_write(error: &Error) -> bool {
+    error
+        .verdict()
+        .is_some_and(|verdict| verdict.class == Class::Write)
+}
+
 fn reading(act: &'static str, statement: Option<&str>, of: Option<&str>) -> Look {
     Look {
         act,
@@ -491,22 +508,32 @@ fn spelled(answer: &impl serde::Serialize) -> String {
     serde_json::to_string(answer).unwrap_or_default()
 }
 
+/// The columns, and below them the keys and indexes, each as a table.
 fn described(found: &muster_db_gateway::Description) -> String {
-    let mut out = String::new();
-    let mut line = |text: String| {
-        out.push_str(&terminal(&text));
+    let null = |nullable: bool| if nullable { "null" } else { "not null" };
+    let columns: Vec<Vec<String>> = found
+        .columns
+        .iter()
+        .map(|column| {
+            vec![
+                column.name.clone(),
+                column.kind.clone(),
+                null(column.nullable).to_owned(),
+                column.default.clone().unwrap_or_default(),
+                column.comment.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    let rules: Vec<Vec<String>> = found
+        .keys
+        .iter()
+        .chain(&found.indexes)
+        .map(|rule| vec![rule.kind.clone(), rule.name.clone(), rule.definition.clone()])
+        .collect();
+    let mut out = table::texts(&["column", "type", "null", "default", "comment"], &columns);
+    if !rules.is_empty() {
         out.push('\n');
-    };
-    for column in &found.columns {
-        let null = if column.nullable { "" } else { " not null" };
-        let default = column
-            .default
-            .as_ref()
-            .map_or_else(String::new, |default| format!(" default {default}"));
-        line(format!("{}  {}{null}{default}", column.name, column.kind));
-    }
-    for rule in found.keys.iter().chain(&found.indexes) {
-        line(format!("{}  {}  {}", rule.kind, rule.name, rule.definition));
+        out.push_str(&table::texts(&["kind", "name", "definition"], &rules));
     }
     out
 }

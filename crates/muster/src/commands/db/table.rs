@@ -102,8 +102,40 @@ fn table(rows: &Rows) -> String {
         .iter()
         .map(|row| row.iter().map(cell).collect())
         .collect();
+    let mut out = aligned(&head, &body);
+    let count = body.len();
+    let word = if count == 1 { "row" } else { "rows" };
+    // Writing to a String cannot fail.
+    let _ = match (rows.truncated, rows.affected) {
+        (true, _) => writeln!(out, "(the first {count} {word}; more were cut off)"),
+        (false, Some(changed)) => writeln!(out, "({count} {word}; {changed} changed)"),
+        (false, None) => writeln!(out, "({count} {word})"),
+    };
+    out
+}
+
+/// Texts under their names. A column without a text is left out.
+pub(super) fn texts(names: &[&str], rows: &[Vec<String>]) -> String {
+    let told = |place: &usize| {
+        rows.iter()
+            .any(|row| row.get(*place).is_some_and(|text| !text.is_empty()))
+    };
+    let places: Vec<usize> = (0..names.len()).filter(told).collect();
+    let picked = |row: Vec<String>| {
+        places
+            .iter()
+            .filter_map(|place| row.get(*place).map(|text| terminal(text)))
+            .collect()
+    };
+    let head: Vec<String> = picked(names.iter().map(|name| (*name).to_owned()).collect());
+    let body: Vec<Vec<String>> = rows.iter().cloned().map(picked).collect();
+    aligned(&head, &body)
+}
+
+/// Cells that are fit for a terminal, in columns under a head and a rule.
+fn aligned(head: &[String], body: &[Vec<String>]) -> String {
     let width = |place: usize| {
-        let all = std::iter::once(&head).chain(&body);
+        let all = std::iter::once(head).chain(body.iter().map(Vec::as_slice));
         let widths = all
             .filter_map(|row| row.get(place))
             .map(|text| text.chars().count());
@@ -112,20 +144,13 @@ fn table(rows: &Rows) -> String {
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let mut out = String::new();
     if !head.is_empty() {
-        line(&mut out, &head, &widths);
+        line(&mut out, head, &widths);
         let rule: Vec<String> = widths.iter().map(|width| "-".repeat((*width).max(1))).collect();
         line(&mut out, &rule, &widths);
-        for row in &body {
+        for row in body {
             line(&mut out, row, &widths);
         }
     }
-    let count = body.len();
-    let word = if count == 1 { "row" } else { "rows" };
-    let _ = match (rows.truncated, rows.affected) {
-        (true, _) => writeln!(out, "(the first {count} {word}; more were cut off)"),
-        (false, Some(changed)) => writeln!(out, "({count} {word}; {changed} changed)"),
-        (false, None) => writeln!(out, "({count} {word})"),
-    };
     out
 }
 
@@ -183,6 +208,18 @@ mod tests {
                 vec![Cell::Int(7), Cell::Bool(true)]
             ]),
             "a    | b\n---- | ------\nNULL | \"NULL\"\n\"\"   | \"\"x\"\"\n7    | true\n(3 rows)\n"
+        );
+    }
+
+    #[test]
+    fn what_is_described_stands_in_columns_and_one_that_says_nothing_is_left_out() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        assert_eq!(
+            texts(
+                &["column", "type", "default"],
+                &[row(["id", "integer", ""]), row(["a\u{1b}b", "text", ""])]
+            ),
+            "column   | type\n-------- | -------\nid       | integer\na\\u{1b}b | text\n"
         );
     }
 

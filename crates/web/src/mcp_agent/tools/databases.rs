@@ -8,7 +8,8 @@ use muster_app::access::{self, Call};
 use muster_app::databases::{self, DatabaseError};
 use muster_core::ids::{ConnectionId, OwnerId};
 use muster_db_gateway::{
-    Answer as Answered, Class, Connection, Engine, Error, Limits, Verdict, classify, classify_explained,
+    Answer as Answered, Class, Connection, Engine, Error, Limits, Verdict, classify_connected,
+    classify_explained,
 };
 use muster_policy::{Action, Needs, Pair, Permit, ScopeKind, Target};
 use serde_json::{Value, json};
@@ -300,7 +301,7 @@ pub(super) async fn query(call: &Calling<'_>) -> Result<Done, Failed> {
     let wanted = rows(call)?;
     let named = named(call, false).await?;
     gate(call, &named, |engine| {
-        let verdict = classify(engine, statement(call));
+        let verdict = classify_connected(engine, statement(call));
         (verdict.class != Class::Read).then_some(verdict)
     })
     .await?;
@@ -319,7 +320,7 @@ pub(super) async fn execute(call: &Calling<'_>) -> Result<Done, Failed> {
     let write = call.arguments.flag("write");
     let named = named(call, true).await?;
     gate(call, &named, |engine| {
-        let verdict = classify(engine, statement(call));
+        let verdict = classify_connected(engine, statement(call));
         match verdict.class {
             Class::Refuse => Some(verdict),
             _ if write => None,
