@@ -434,16 +434,11 @@ impl Server {
     }
 
     pub(crate) async fn check(&self) -> Vec<Guarantee> {
-        let mut found = Vec::new();
-        match self.version().await {
-            Ok(version) => found.push(Guarantee::held("reachable", version)),
-            Err(error) => return vec![Guarantee::broken("reachable", error.to_string())],
+        let reachable = Guarantee::reachable(self.version().await);
+        if !reachable.ok {
+            return vec![reachable];
         }
-        match self.wide().await {
-            Ok(wide) if wide.wide => found.push(Guarantee::broken("narrow_account", wide.reasons.join(" "))),
-            Ok(_) => found.push(Guarantee::held("narrow_account", "The account may only read.")),
-            Err(error) => found.push(Guarantee::broken("narrow_account", error.to_string())),
-        }
+        let mut found = vec![reachable, Guarantee::narrow(self.wide().await)];
         // Deletes what nobody has, where it is let through.
         let nothing = doc! { "delete": "muster_check", "deletes": [{ "q": { "_id": "muster_check_none" }, "limit": 1 }] };
         let tried = self.command(nothing, Limits::default()).await;

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::Server;
-use super::describe::{quoted, text};
+use super::describe::quoted;
 use crate::answer::Cell;
-use crate::catalogue::{Guarantee, Wide};
+use crate::catalogue::{Guarantee, Wide, first, text};
 use crate::error::Error;
 use crate::limits::Limits;
 
@@ -67,11 +67,7 @@ fn list(rights: &str) -> Vec<&str> {
 impl Server {
     pub(crate) async fn version(&self) -> Result<String, Error> {
         let rows = self.read("SELECT VERSION()", short()).await?;
-        Ok(rows
-            .rows
-            .first()
-            .and_then(|row| text(row.first()))
-            .unwrap_or_default())
+        Ok(first(&rows).unwrap_or_default())
     }
 
     pub(crate) async fn wide(&self) -> Result<Wide, Error> {
@@ -102,16 +98,11 @@ impl Server {
     }
 
     pub(crate) async fn check(&self) -> Vec<Guarantee> {
-        let mut found = Vec::new();
-        match self.version().await {
-            Ok(version) => found.push(Guarantee::held("reachable", version)),
-            Err(error) => return vec![Guarantee::broken("reachable", error.to_string())],
+        let reachable = Guarantee::reachable(self.version().await);
+        if !reachable.ok {
+            return vec![reachable];
         }
-        match self.wide().await {
-            Ok(wide) if wide.wide => found.push(Guarantee::broken("narrow_account", wide.reasons.join(" "))),
-            Ok(_) => found.push(Guarantee::held("narrow_account", "The account may only read.")),
-            Err(error) => found.push(Guarantee::broken("narrow_account", error.to_string())),
-        }
+        let mut found = vec![reachable, Guarantee::narrow(self.wide().await)];
         for (id, statement, expected) in [
             // 1792 is the read-only mode; the others say that the account may not, which comes first.
             (

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::describe::text;
 use super::{Server, rights};
-use crate::catalogue::{Guarantee, Wide};
+use crate::catalogue::{Guarantee, Wide, first, text};
 use crate::error::Error;
 use crate::limits::Limits;
 
@@ -40,11 +39,7 @@ fn code(answer: &Result<crate::answer::Rows, Error>) -> String {
 impl Server {
     pub(crate) async fn version(&self) -> Result<String, Error> {
         let rows = self.read("SELECT pg_catalog.version()", short()).await?;
-        Ok(rows
-            .rows
-            .first()
-            .and_then(|row| text(row.first()))
-            .unwrap_or_default())
+        Ok(first(&rows).unwrap_or_default())
     }
 
     pub(crate) async fn wide(&self) -> Result<Wide, Error> {
@@ -72,16 +67,11 @@ impl Server {
     }
 
     pub(crate) async fn check(&self) -> Vec<Guarantee> {
-        let mut found = Vec::new();
-        match self.version().await {
-            Ok(version) => found.push(Guarantee::held("reachable", version)),
-            Err(error) => return vec![Guarantee::broken("reachable", error.to_string())],
+        let reachable = Guarantee::reachable(self.version().await);
+        if !reachable.ok {
+            return vec![reachable];
         }
-        match self.wide().await {
-            Ok(wide) if wide.wide => found.push(Guarantee::broken("narrow_account", wide.reasons.join(" "))),
-            Ok(_) => found.push(Guarantee::held("narrow_account", "The account may only read.")),
-            Err(error) => found.push(Guarantee::broken("narrow_account", error.to_string())),
-        }
+        let mut found = vec![reachable, Guarantee::narrow(self.wide().await)];
         let mut must_fail = Vec::new();
         for (id, statement, expected) in [
             (
