@@ -260,7 +260,7 @@ fn another_account_sees_what_runs_and_not_the_values_that_it_is_given() {
             let page = packaged.doors.page(&cookie, "/plugins/packages/c").await;
             for words in [
                 "PLACE",
-                "X-Key",
+                "x-key",
                 "python3",
                 "https://example.com/mcp",
                 "review needed",
