@@ -4,6 +4,8 @@
     reason = "a command-line program says on its error stream why it ended"
 )]
 
+mod words;
+
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
@@ -30,7 +32,13 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let options = Arguments::parse().options;
+    let options = match Arguments::try_parse() {
+        Ok(arguments) => arguments.options,
+        Err(mut error) => {
+            words::spell(&mut error);
+            error.exit();
+        }
+    };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -1,5 +1,7 @@
 //! How a person names a row: by its id, or by its name. Never takes one text for both.
 
+use muster_core::Fault;
+
 /// What a look-up asks for: the id that the word spells, or else the name that it is.
 #[derive(Debug, Clone)]
 pub(crate) struct Word {
@@ -10,19 +12,21 @@ pub(crate) struct Word {
 }
 
 impl Word {
+    /// The row with this id.
+    pub(crate) const fn of_id(id: i64) -> Self {
+        Self {
+            id,
+            name: String::new(),
+        }
+    }
+
     /// Reads a word. No name consists of digits alone, so none is an id as well; an id is spelled in one way only.
     pub(crate) fn of(text: &str) -> Self {
         let digits = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
         match text.parse::<i64>() {
-            Ok(id) if digits => Self {
-                id,
-                name: String::new(),
-            },
+            Ok(id) if digits => Self::of_id(id),
             // Postgres takes no NUL, and no name has one.
-            _ if text.contains('\0') => Self {
-                id: 0,
-                name: String::new(),
-            },
+            _ if text.contains('\0') => Self::of_id(0),
             _ => Self {
                 id: 0,
                 name: text.to_owned(),
@@ -38,6 +42,14 @@ pub struct Named<I> {
     pub id: I,
     /// Its name; a task's is its title, which is outside text.
     pub name: String,
+}
+
+/// Whether the unique index over the names of a table's live rows is what refused a row, as each engine names it.
+pub(crate) fn is_taken(fault: &Fault, table: &str) -> bool {
+    fault.constraint().is_some_and(|constraint| {
+        constraint.strip_suffix("_live_name") == Some(table)
+            || constraint == format!("{table}.owner_id, {table}.name")
+    })
 }
 
 /// `one` or `many` after its number, for a sentence.

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
+use crate::answer::{Cell, Rows};
 use crate::error::Error;
+use crate::limits::Limits;
 
 /// A schema; in MySQL a database, in MongoDB the connection's database, in Redis a numbered database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -166,6 +168,57 @@ impl Guarantee {
             ),
         }
     }
+}
+
+/// Room for a whole catalogue, however few rows of a table are wanted.
+pub(crate) fn many(limits: Limits) -> Limits {
+    Limits {
+        rows: limits.rows.max(10_000),
+        ..limits
+    }
+}
+
+/// What a cell of a catalogue says.
+pub(crate) fn text(cell: Option<&Cell>) -> Option<String> {
+    match cell? {
+        Cell::Text(text) => Some(text.clone()),
+        Cell::Int(number) => Some(number.to_string()),
+        Cell::Bool(truth) => Some(truth.to_string()),
+        _ => None,
+    }
+}
+
+/// The first cell of the first row.
+pub(crate) fn first(rows: &Rows) -> Option<String> {
+    rows.rows.first().and_then(|row| text(row.first()))
+}
+
+/// A schema for each row that has its name.
+pub(crate) fn schemas(rows: &Rows) -> Vec<Schema> {
+    let named = |row: &Vec<Cell>| text(row.first()).map(|name| Schema { name });
+    rows.rows.iter().filter_map(named).collect()
+}
+
+/// A column for each row of name, type, whether it may be null as `nullable` reads it, default and comment.
+pub(crate) fn columns(rows: &Rows, nullable: fn(Option<&Cell>) -> bool) -> Vec<ColumnInfo> {
+    let column = |row: &Vec<Cell>| ColumnInfo {
+        name: text(row.first()).unwrap_or_default(),
+        kind: text(row.get(1)).unwrap_or_default(),
+        nullable: nullable(row.get(2)),
+        default: text(row.get(3)),
+        comment: text(row.get(4)).filter(|comment| !comment.is_empty()),
+    };
+    rows.rows.iter().map(column).collect()
+}
+
+/// A rule for each row of name, kind and definition.
+pub(crate) fn rules(rows: &Rows) -> Vec<Rule> {
+    let rule = |row: &Vec<Cell>| Rule {
+        name: text(row.first()).unwrap_or_default(),
+        kind: text(row.get(1)).unwrap_or_default(),
+        definition: text(row.get(2)).unwrap_or_default(),
+    };
+    rows.rows.iter().map(rule).collect()
 }
 
 /// `schema.name`, either part in double quotes where it has a dot in it.

@@ -69,6 +69,19 @@ pub struct Event {
     pub detail: Option<String>,
 }
 
+/// The same line before it is written.
+#[derive(Serialize)]
+struct Line<'a> {
+    at: &'a str,
+    session: &'a str,
+    plugin: &'a str,
+    server: &'a str,
+    event: Happening,
+    tool: Option<&'a str>,
+    decision: Option<&'a str>,
+    detail: Option<&'a str>,
+}
+
 /// Which events to read.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
@@ -114,8 +127,9 @@ impl EventLog {
     pub(crate) fn of(&self, session: &str, key: &ServerKey) -> Writer {
         Writer {
             log: self.clone(),
-            session: session.to_owned(),
+            session: shown(session),
             key: key.clone(),
+            second: Arc::default(),
             file: Arc::default(),
         }
     }
@@ -239,8 +253,11 @@ fn lines(file: File, mut take: impl FnMut(&[u8])) -> io::Result<()> {
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     log: EventLog,
+    /// The session's id as it is shown.
     session: String,
     key: ServerKey,
+    /// The last second that a line was written in, and its text: many lines are written in one.
+    second: Arc<Mutex<(i64, String)>>,
     file: Arc<Mutex<Option<Open>>>,
 }
 
@@ -268,9 +285,8 @@ impl Writer {
 
     /// Writes that a message of the agent's, about this tool where it names one, was not sent.
     pub(crate) fn refused(&self, tool: Option<&str>, detail: String) {
-        let decision = Some("deny:rule".to_owned());
         // It is refused either way.
-        if let Err(fault) = self.write(Happening::Call, tool.map(shown), decision, Some(detail)) {
+        if let Err(fault) = self.write(Happening::Call, tool, Some("deny:rule"), Some(detail)) {
             tracing::warn!(
                 fault = fault.chain(),
                 "a refused message of an agent was not written down"
@@ -289,27 +305,22 @@ impl Writer {
         decision: Option<&str>,
         detail: Option<String>,
     ) -> Result<(), Fault> {
-        self.write(event, Some(shown(tool)), decision.map(str::to_owned), detail)
+        self.write(event, Some(tool), decision, detail)
     }
 
     /// The line about a call that runs by this decision, to be written with others.
     pub(crate) fn call_line(&self, tool: &str, decision: &str) -> Vec<u8> {
-        self.line(
-            Happening::Call,
-            Some(shown(tool)),
-            Some(decision.to_owned()),
-            None,
-        )
+        self.line(Happening::Call, Some(tool), Some(decision), None)
     }
 
     fn write(
         &self,
         event: Happening,
-        tool: Option<String>,
-        decision: Option<String>,
+        tool: Option<&str>,
+        decision: Option<&str>,
         detail: Option<String>,
     ) -> Result<(), Fault> {
-        let line = self.line(event, tool, decision, detail);
+        let line = self.line(event, tool, decision, detail.as_deref());
         match self.lines([line.as_slice()]).1 {
             Some(fault) => Err(fault),
             None => Ok(()),
@@ -319,19 +330,26 @@ impl Writer {
     fn line(
         &self,
         event: Happening,
-        tool: Option<String>,
-        decision: Option<String>,
-        detail: Option<String>,
+        tool: Option<&str>,
+        decision: Option<&str>,
+        detail: Option<&str>,
     ) -> Vec<u8> {
-        let event = Event {
-            at: self.log.clock.now().rfc3339(),
-            session: shown(&self.session),
-            plugin: self.key.plugin.clone(),
-            server: self.key.server.clone(),
+        let now = self.log.clock.now();
+        let second = now.micros().div_euclid(1_000_000);
+        let mut last = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.0 != second || last.1.is_empty() {
+            *last = (second, now.rfc3339());
+        }
+        let (tool, detail) = (tool.map(shown), detail.map(shown));
+        let event = Line {
+            at: &last.1,
+            session: &self.session,
+            plugin: &self.key.plugin,
+            server: &self.key.server,
             event,
-            tool,
+            tool: tool.as_deref(),
             decision,
-            detail: detail.map(|detail| shown(&detail)),
+            detail: detail.as_deref(),
         };
         let mut line = serde_json::to_vec(&event).unwrap_or_default();
         line.push(b'\n');

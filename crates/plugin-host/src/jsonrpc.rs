@@ -67,6 +67,9 @@ impl<'a> Fields<'a> {
 
     /// A field that a reader who does not mind the case could take for another one: for one of `known` that it is not, or for a second of its name.
     pub(crate) fn mistakable(&self, known: &[&str]) -> Option<&str> {
+        if self.0.iter().all(|(key, _)| known.contains(&key.as_ref())) {
+            return None;
+        }
         let mut seen: BTreeSet<String> = known.iter().map(|name| folded(name)).collect();
         self.0
             .iter()
@@ -105,7 +108,16 @@ impl<'a> Fields<'a> {
 fn push(out: &mut String, separator: &mut char, key: &str, value: &str) {
     out.push(*separator);
     *separator = ',';
-    out.push_str(&quoted(key));
+    if key
+        .bytes()
+        .all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\')
+    {
+        out.push('"');
+        out.push_str(key);
+        out.push('"');
+    } else {
+        out.push_str(&quoted(key));
+    }
     out.push(':');
     out.push_str(value);
 }

@@ -119,6 +119,20 @@ pub fn run(options: Options) -> Result<(), ChatError> {
     }
 }
 
+/// How many columns the terminal of this program has; 80 where it does not say.
+pub fn columns() -> usize {
+    const COLUMNS: usize = 80;
+    crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| match columns {
+        0 => COLUMNS,
+        columns => columns.into(),
+    })
+}
+
+/// One line of outside text as the rows of a terminal with so many columns. Nothing in it is acted on, and all rows but the first are set off.
+pub fn folded(text: &str, columns: usize) -> Vec<String> {
+    text::folded(&text::line(text), columns)
+}
+
 /// The user's name, if it can be an id.
 fn user(environment: impl Fn(&str) -> Option<String>) -> Result<SeatId, ChatError> {
     let account = || {

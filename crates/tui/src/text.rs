@@ -100,6 +100,18 @@ pub(crate) fn wrap(text: &str, first: usize, rest: usize) -> Vec<String> {
     }
 }
 
+/// A safe line as the rows of a terminal with so many columns. All but the first are set off: what begins at the left edge is always a line of its
+/// own. The last column stays free, because in it terminals differ.
+pub(crate) fn folded(line: &str, columns: usize) -> Vec<String> {
+    const SET_OFF: &str = "    ";
+    let room = columns.saturating_sub(1).max(2 * SET_OFF.len());
+    let mut rows = wrap(line, room, room - SET_OFF.len());
+    for row in rows.iter_mut().skip(1) {
+        row.insert_str(0, SET_OFF);
+    }
+    rows
+}
+
 /// The same where each byte is a column, which is nearly all there is, and long logs above all.
 fn wrap_ascii(text: &str, first: usize, rest: usize) -> Vec<String> {
     let (mut rows, mut left, mut room) = (Vec::new(), text, first);
@@ -223,6 +235,19 @@ mod tests {
         assert_eq!(wrap("abcdefgh", 3, 4), ["abc", "defg", "h"]);
         assert_eq!(wrap("日本語", 4, 2), ["日本", "語"]);
         assert_eq!(wrap("", 4, 2), [""]);
+    }
+
+    #[test]
+    fn a_folded_line_has_no_row_at_the_left_edge_but_its_first() {
+        assert_eq!(folded("short", 80), ["short"]);
+        assert_eq!(folded("one two three", 9), ["one two ", "    thre", "    e"]);
+        // Letters that take two columns each must not make the terminal break a row by itself.
+        let wide = folded(&"\u{65e5}".repeat(40), 21);
+        assert!(
+            wide.len() > 4 && wide.iter().all(|row| width(row) <= 20),
+            "{wide:?}"
+        );
+        assert!(wide.iter().skip(1).all(|row| row.starts_with("    ")), "{wide:?}");
     }
 
     #[test]

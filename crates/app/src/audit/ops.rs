@@ -24,6 +24,18 @@ pub struct Event {
     pub data: Json,
 }
 
+impl Event {
+    /// What the owner did.
+    pub fn by_owner(name: &'static str, subject: Subject, data: Json) -> Self {
+        Self {
+            name,
+            actor: "owner".to_owned(),
+            subject,
+            data,
+        }
+    }
+}
+
 /// What an event happened to.
 #[derive(Debug, Clone)]
 pub enum Subject {

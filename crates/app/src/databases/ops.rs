@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{DatabaseError, DbUrl, sql};
 use crate::audit::{self, Event, Subject};
-use crate::named::{Named, Word};
+use crate::named::{Named, Word, is_taken};
 use crate::{App, RESOURCES, seal};
 
 /// A live database connection, without its addresses.
@@ -99,23 +99,16 @@ impl TryFrom<Row> for Connection {
     }
 }
 
-/// The unique index over live names, as each engine names it.
 fn name_taken(fault: Fault) -> DatabaseError {
-    match fault.constraint() {
-        Some("db_connections_live_name" | "db_connections.owner_id, db_connections.name") => {
-            DatabaseError::NameTaken
-        }
-        _ => DatabaseError::Fault(fault),
+    if is_taken(&fault, "db_connections") {
+        DatabaseError::NameTaken
+    } else {
+        DatabaseError::Fault(fault)
     }
 }
 
 pub(super) fn event(name: &'static str, connection: ConnectionId, data: Value) -> Event {
-    Event {
-        name,
-        actor: "owner".into(),
-        subject: Subject::Connection(connection),
-        data,
-    }
+    Event::by_owner(name, Subject::Connection(connection), data)
 }
 
 /// What an address is sealed for: its own column of its own row of its own owner.
@@ -184,14 +177,7 @@ async fn found(tx: &mut Tx, word: Word) -> Result<Connection, DatabaseError> {
 }
 
 pub(super) async fn of(tx: &mut Tx, connection: ConnectionId) -> Result<Connection, DatabaseError> {
-    found(
-        tx,
-        Word {
-            id: connection.get(),
-            name: String::new(),
-        },
-    )
-    .await
+    found(tx, Word::of_id(connection.get())).await
 }
 
 /// The addresses of a live database connection.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{HostError, sql};
 use crate::audit::{self, Event, Subject};
-use crate::named::{Named, Word};
+use crate::named::{Named, Word, is_taken};
 use crate::{App, RESOURCES};
 
 /// A machine.
@@ -40,21 +40,16 @@ impl From<Row> for Host {
     }
 }
 
-/// The unique index over live names, as each engine names it.
 fn name_taken(fault: Fault) -> HostError {
-    match fault.constraint() {
-        Some("hosts_live_name" | "hosts.owner_id, hosts.name") => HostError::NameTaken,
-        _ => HostError::Fault(fault),
+    if is_taken(&fault, "hosts") {
+        HostError::NameTaken
+    } else {
+        HostError::Fault(fault)
     }
 }
 
 fn event(name: &'static str, host: HostId, data: Value) -> Event {
-    Event {
-        name,
-        actor: "owner".into(),
-        subject: Subject::Host(host),
-        data,
-    }
+    Event::by_owner(name, Subject::Host(host), data)
 }
 
 /// Adds a host.
@@ -111,14 +106,7 @@ async fn found(tx: &mut Tx, word: Word) -> Result<Host, HostError> {
 }
 
 async fn of(tx: &mut Tx, host: HostId) -> Result<Host, HostError> {
-    found(
-        tx,
-        Word {
-            id: host.get(),
-            name: String::new(),
-        },
-    )
-    .await
+    found(tx, Word::of_id(host.get())).await
 }
 
 /// Gives a host another name. Its id, which is what grants hold, stays.

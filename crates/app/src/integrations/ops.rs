@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{ForgeKind, ForgeUrl, IntegrationError, sql, state};
 use crate::audit::{self, Event, Subject};
-use crate::named::{Named, Word};
+use crate::named::{Named, Word, is_taken};
 use crate::{App, RESOURCES, seal};
 
 /// An account at a forge, without its token.
@@ -65,23 +65,16 @@ impl TryFrom<Row> for Integration {
     }
 }
 
-/// The unique index over live names, as each engine names it.
 fn name_taken(fault: Fault) -> IntegrationError {
-    match fault.constraint() {
-        Some("integrations_live_name" | "integrations.owner_id, integrations.name") => {
-            IntegrationError::NameTaken
-        }
-        _ => IntegrationError::Fault(fault),
+    if is_taken(&fault, "integrations") {
+        IntegrationError::NameTaken
+    } else {
+        IntegrationError::Fault(fault)
     }
 }
 
 fn event(name: &'static str, integration: IntegrationId, data: Value) -> Event {
-    Event {
-        name,
-        actor: "owner".into(),
-        subject: Subject::Integration(integration),
-        data,
-    }
+    Event::by_owner(name, Subject::Integration(integration), data)
 }
 
 /// What a token is sealed for: its own row of its own owner.
@@ -153,14 +146,7 @@ async fn found(tx: &mut Tx, word: Word) -> Result<Integration, IntegrationError>
 }
 
 pub(crate) async fn of(tx: &mut Tx, integration: IntegrationId) -> Result<Integration, IntegrationError> {
-    found(
-        tx,
-        Word {
-            id: integration.get(),
-            name: String::new(),
-        },
-    )
-    .await
+    found(tx, Word::of_id(integration.get())).await
 }
 
 /// A live integration with its token, for a call to its forge.

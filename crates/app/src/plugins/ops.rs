@@ -14,6 +14,7 @@ use serde_json::json;
 use super::{PluginError, sql};
 use crate::App;
 use crate::audit::{self, Event, Subject};
+use crate::named::is_taken;
 
 /// Most tokens whose connector is remembered; past it the memory starts again.
 const REMEMBERED: usize = 100_000;
@@ -139,11 +140,11 @@ pub async fn create(app: &App, owner: OwnerId, new: NewPlugin) -> Result<Created
     Ok(Created { id, token })
 }
 
-/// The unique index over live names, as each engine names it.
 fn name_taken(fault: Fault) -> PluginError {
-    match fault.constraint() {
-        Some("plugins_live_name" | "plugins.owner_id, plugins.name") => PluginError::NameTaken,
-        _ => PluginError::Fault(fault),
+    if is_taken(&fault, "plugins") {
+        PluginError::NameTaken
+    } else {
+        PluginError::Fault(fault)
     }
 }
 

@@ -13,9 +13,9 @@ mod preview;
 mod sql;
 mod transfer;
 mod view;
+mod whole;
 
-pub(crate) use edit::revision;
-pub use edit::{Edit, Forked, attach, clear_layer, create, delete, fork, grant, revoke, save_empty};
+pub use edit::{Edit, clear_layer, grant, revoke, save_empty};
 pub use error::PolicyError;
 pub use load::{Chosen, Found, Subjects, find, list};
 pub(crate) use load::{Governing, standing_of_task};
@@ -33,3 +33,5 @@ pub use view::{
     ActionLine, Answered, Dependents, Explained, ExplainedLayer, Question, Resolved, Shown, ShownGrant,
     ShownLayer, ShownLayers, Thing, Whose, actions, explain, explain_all, explain_questions, show,
 };
+pub(crate) use whole::revision;
+pub use whole::{Forked, attach, create, delete, fork};

@@ -5,7 +5,8 @@ use muster_policy::{Layer, LayerName, Preset, may_author};
 use muster_store::Tx;
 use serde_json::json;
 
-use super::edit::{Edit, about, at, child, finish, open, owner_event, replace, repoint};
+use super::edit::{Edit, about, at, finish, open, owner_event, replace};
+use super::whole::{child, repoint};
 use super::{PolicyError, load, sql, view};
 use crate::App;
 use crate::audit;

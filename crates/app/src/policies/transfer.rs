@@ -11,8 +11,9 @@ use muster_store::{Topic, Tx};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::edit::{at, clear, name_of, name_taken, replace, scope_of, told};
+use super::edit::{at, clear, replace, scope_of, told};
 use super::load::{self, Chosen, Found};
+use super::whole::{name_of, name_taken};
 use super::{PolicyError, sql};
 use crate::App;
 use crate::audit::{self, Event, Subject};

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{ProjectError, RepoName, sql};
 use crate::audit::{self, Event, Subject};
 use crate::integrations::{self, IntegrationError};
-use crate::named::{Named, Word};
+use crate::named::{Named, Word, is_taken};
 use crate::{App, RESOURCES, policies};
 
 /// Longest path of a root, in bytes.
@@ -100,21 +100,16 @@ impl From<Row> for Project {
     }
 }
 
-/// The unique index over live names, as each engine names it.
 fn name_taken(fault: Fault) -> ProjectError {
-    match fault.constraint() {
-        Some("projects_live_name" | "projects.owner_id, projects.name") => ProjectError::NameTaken,
-        _ => ProjectError::Fault(fault),
+    if is_taken(&fault, "projects") {
+        ProjectError::NameTaken
+    } else {
+        ProjectError::Fault(fault)
     }
 }
 
 fn event(name: &'static str, project: ProjectId, data: Value) -> Event {
-    Event {
-        name,
-        actor: "owner".into(),
-        subject: Subject::Project(project),
-        data,
-    }
+    Event::by_owner(name, Subject::Project(project), data)
 }
 
 /// The folder itself: absolute, without links, so that two names of one folder are one.
@@ -204,14 +199,7 @@ async fn found(tx: &mut Tx, word: Word) -> Result<Project, ProjectError> {
 }
 
 pub(crate) async fn of(tx: &mut Tx, project: ProjectId) -> Result<Project, ProjectError> {
-    found(
-        tx,
-        Word {
-            id: project.get(),
-            name: String::new(),
-        },
-    )
-    .await
+    found(tx, Word::of_id(project.get())).await
 }
 
 /// The root folder of a project, of a removed one too.

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::Server;
-use super::describe::{quoted, text};
+use super::describe::quoted;
 use crate::answer::Cell;
-use crate::catalogue::{Guarantee, Wide};
+use crate::catalogue::{Guarantee, Wide, first, text};
 use crate::error::Error;
 use crate::limits::Limits;
 
@@ -67,11 +67,7 @@ fn list(rights: &str) -> Vec<&str> {
 impl Server {
     pub(crate) async fn version(&self) -> Result<String, Error> {
         let rows = self.read("SELECT VERSION()", short()).await?;
-        Ok(rows
-            .rows
-            .first()
-            .and_then(|row| text(row.first()))
-            .unwrap_or_default())
+        Ok(first(&rows).unwrap_or_default())
     }
 
     pub(crate) async fn wide(&self) -> Result<Wide, Error> {

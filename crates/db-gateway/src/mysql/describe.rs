@@ -4,7 +4,9 @@ use mysql_async::Value;
 
 use super::Server;
 use crate::answer::{Cell, Rows};
-use crate::catalogue::{ColumnInfo, Description, Object, Rule, Schema, not_found, split_name};
+use crate::catalogue::{
+    self, Description, Object, Rule, Schema, many, not_found, rules, schemas, split_name, text,
+};
 use crate::error::Error;
 use crate::limits::Limits;
 
@@ -24,22 +26,6 @@ const INDEXES: &str = "SELECT INDEX_NAME, CASE WHEN MIN(NON_UNIQUE) = 0 THEN 'un
      CONCAT(MAX(INDEX_TYPE), ' (', GROUP_CONCAT(COLUMN_NAME ORDER BY SEQ_IN_INDEX), ')') FROM information_schema.STATISTICS \
      WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? GROUP BY INDEX_NAME ORDER BY INDEX_NAME";
 
-pub(super) fn text(cell: Option<&Cell>) -> Option<String> {
-    match cell? {
-        Cell::Text(text) => Some(text.clone()),
-        Cell::Int(number) => Some(number.to_string()),
-        Cell::Json(raw) => Some(raw.get().to_owned()),
-        _ => None,
-    }
-}
-
-fn many(limits: Limits) -> Limits {
-    Limits {
-        rows: limits.rows.max(10_000),
-        ..limits
-    }
-}
-
 fn object(row: &[Cell]) -> Object {
     Object {
         schema: text(row.first()),
@@ -57,15 +43,7 @@ pub(super) fn quoted(name: &str) -> String {
 impl Server {
     pub(crate) async fn schemas(&self, limits: Limits) -> Result<Vec<Schema>, Error> {
         let rows = self.read(SCHEMAS, many(limits)).await?;
-        Ok(rows
-            .rows
-            .iter()
-            .filter_map(|row| {
-                Some(Schema {
-                    name: text(row.first())?,
-                })
-            })
-            .collect())
+        Ok(schemas(&rows))
     }
 
     pub(crate) async fn objects(&self, schema: Option<&str>, limits: Limits) -> Result<Vec<Object>, Error> {
@@ -106,27 +84,9 @@ impl Server {
         let indexes = self.read_with(INDEXES, place, limits).await?;
         Ok(Description {
             object,
-            columns: columns
-                .rows
-                .iter()
-                .map(|row| ColumnInfo {
-                    name: text(row.first()).unwrap_or_default(),
-                    kind: text(row.get(1)).unwrap_or_default(),
-                    nullable: text(row.get(2)).as_deref() == Some("YES"),
-                    default: text(row.get(3)),
-                    comment: text(row.get(4)).filter(|comment| !comment.is_empty()),
-                })
-                .collect(),
+            columns: catalogue::columns(&columns, |cell| text(cell).as_deref() == Some("YES")),
             keys: keys.lines().filter_map(key).collect(),
-            indexes: indexes
-                .rows
-                .iter()
-                .map(|row| Rule {
-                    name: text(row.first()).unwrap_or_default(),
-                    kind: text(row.get(1)).unwrap_or_default(),
-                    definition: text(row.get(2)).unwrap_or_default(),
-                })
-                .collect(),
+            indexes: rules(&indexes),
         })
     }
 
@@ -153,7 +113,10 @@ impl Server {
         if let [row] = rows.rows.as_slice()
             && let [one] = row.as_slice()
         {
-            return Ok(text(Some(one)).unwrap_or_default());
+            return Ok(match one {
+                Cell::Json(raw) => raw.get().to_owned(),
+                other => text(Some(other)).unwrap_or_default(),
+            });
         }
         Ok(crate::answer::Answer::Rows(rows).text())
     }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::describe::text;
 use super::{Server, rights};
-use crate::catalogue::{Guarantee, Wide};
+use crate::catalogue::{Guarantee, Wide, first, text};
 use crate::error::Error;
 use crate::limits::Limits;
 
@@ -40,11 +39,7 @@ fn code(answer: &Result<crate::answer::Rows, Error>) -> String {
 impl Server {
     pub(crate) async fn version(&self) -> Result<String, Error> {
         let rows = self.read("SELECT pg_catalog.version()", short()).await?;
-        Ok(rows
-            .rows
-            .first()
-            .and_then(|row| text(row.first()))
-            .unwrap_or_default())
+        Ok(first(&rows).unwrap_or_default())
     }
 
     pub(crate) async fn wide(&self) -> Result<Wide, Error> {

@@ -2,7 +2,9 @@
 
 use super::Server;
 use crate::answer::{Cell, Rows};
-use crate::catalogue::{ColumnInfo, Description, Object, Rule, Schema, not_found, split_name};
+use crate::catalogue::{
+    self, Description, Object, Schema, many, not_found, rules, schemas, split_name, text,
+};
 use crate::error::Error;
 use crate::limits::Limits;
 
@@ -39,33 +41,6 @@ const KEYS: &str = "SELECT conname, CASE contype WHEN 'p' THEN 'primary' WHEN 'f
 const INDEXES: &str = "SELECT c.relname, CASE WHEN i.indisunique THEN 'unique' ELSE 'index' END, pg_catalog.pg_get_indexdef(i.indexrelid) \
      FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::oid ORDER BY c.relname";
 
-pub(super) fn text(cell: Option<&Cell>) -> Option<String> {
-    match cell? {
-        Cell::Text(text) => Some(text.clone()),
-        Cell::Int(number) => Some(number.to_string()),
-        Cell::Bool(truth) => Some(truth.to_string()),
-        _ => None,
-    }
-}
-
-fn many(limits: Limits) -> Limits {
-    Limits {
-        rows: limits.rows.max(10_000),
-        ..limits
-    }
-}
-
-fn rules(rows: &Rows) -> Vec<Rule> {
-    rows.rows
-        .iter()
-        .map(|row| Rule {
-            name: text(row.first()).unwrap_or_default(),
-            kind: text(row.get(1)).unwrap_or_default(),
-            definition: text(row.get(2)).unwrap_or_default(),
-        })
-        .collect()
-}
-
 struct Found {
     oid: String,
     object: Object,
@@ -75,15 +50,7 @@ struct Found {
 impl Server {
     pub(crate) async fn schemas(&self, limits: Limits) -> Result<Vec<Schema>, Error> {
         let rows = self.read(SCHEMAS, many(limits)).await?;
-        Ok(rows
-            .rows
-            .iter()
-            .filter_map(|row| {
-                Some(Schema {
-                    name: text(row.first())?,
-                })
-            })
-            .collect())
+        Ok(schemas(&rows))
     }
 
     pub(crate) async fn objects(&self, schema: Option<&str>, limits: Limits) -> Result<Vec<Object>, Error> {
@@ -132,17 +99,7 @@ impl Server {
         let indexes = self.read_with(INDEXES, &[&found.oid], limits).await?;
         Ok(Description {
             object: found.object,
-            columns: columns
-                .rows
-                .iter()
-                .map(|row| ColumnInfo {
-                    name: text(row.first()).unwrap_or_default(),
-                    kind: text(row.get(1)).unwrap_or_default(),
-                    nullable: matches!(row.get(2), Some(Cell::Bool(true))),
-                    default: text(row.get(3)),
-                    comment: text(row.get(4)),
-                })
-                .collect(),
+            columns: catalogue::columns(&columns, |cell| matches!(cell, Some(Cell::Bool(true)))),
             keys: rules(&keys),
             indexes: rules(&indexes),
         })

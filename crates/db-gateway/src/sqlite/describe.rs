@@ -1,25 +1,12 @@
 //! What is in a file of SQLite, by constant queries. Never puts a name into a statement without quoting it.
 
 use super::{File, Mode};
-use crate::answer::{Cell, Rows};
-use crate::catalogue::{ColumnInfo, Description, Object, Rule, Schema, not_found, split_name};
+use crate::answer::Rows;
+use crate::catalogue::{
+    self, Description, Object, Rule, Schema, many, not_found, rules, schemas, split_name, text,
+};
 use crate::error::Error;
 use crate::limits::Limits;
-
-pub(super) fn text(cell: Option<&Cell>) -> Option<String> {
-    match cell? {
-        Cell::Text(text) => Some(text.clone()),
-        Cell::Int(number) => Some(number.to_string()),
-        _ => None,
-    }
-}
-
-fn many(limits: Limits) -> Limits {
-    Limits {
-        rows: limits.rows.max(10_000),
-        ..limits
-    }
-}
 
 impl File {
     async fn ask(&self, statement: &str, values: &[&str], limits: Limits) -> Result<Rows, Error> {
@@ -31,15 +18,7 @@ impl File {
         let rows = self
             .ask("SELECT name FROM pragma_database_list ORDER BY seq", &[], limits)
             .await?;
-        Ok(rows
-            .rows
-            .iter()
-            .filter_map(|row| {
-                Some(Schema {
-                    name: text(row.first())?,
-                })
-            })
-            .collect())
+        Ok(schemas(&rows))
     }
 
     pub(crate) async fn objects(&self, schema: Option<&str>, limits: Limits) -> Result<Vec<Object>, Error> {
@@ -92,7 +71,7 @@ impl File {
         let object = self.find(named, limits).await?;
         let columns = self
             .ask(
-                "SELECT name, type, \"notnull\", dflt_value, pk FROM pragma_table_info(?1)",
+                "SELECT name, type, \"notnull\", dflt_value, NULL, pk FROM pragma_table_info(?1)",
                 &[&object.name],
                 limits,
             )
@@ -116,7 +95,7 @@ impl File {
         let primary: Vec<String> = columns
             .rows
             .iter()
-            .filter(|row| text(row.get(4)).is_some_and(|place| place != "0"))
+            .filter(|row| text(row.get(5)).is_some_and(|place| place != "0"))
             .filter_map(|row| text(row.first()))
             .collect();
         let mut found = Vec::new();
@@ -137,27 +116,9 @@ impl File {
         }));
         Ok(Description {
             object,
-            columns: columns
-                .rows
-                .iter()
-                .map(|row| ColumnInfo {
-                    name: text(row.first()).unwrap_or_default(),
-                    kind: text(row.get(1)).unwrap_or_default(),
-                    nullable: text(row.get(2)).as_deref() == Some("0"),
-                    default: text(row.get(3)),
-                    comment: None,
-                })
-                .collect(),
+            columns: catalogue::columns(&columns, |cell| text(cell).as_deref() == Some("0")),
             keys: found,
-            indexes: indexes
-                .rows
-                .iter()
-                .map(|row| Rule {
-                    name: text(row.first()).unwrap_or_default(),
-                    kind: text(row.get(1)).unwrap_or_default(),
-                    definition: text(row.get(2)).unwrap_or_default(),
-                })
-                .collect(),
+            indexes: rules(&indexes),
         })
     }
 

@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::address::{Place, Url};
 use crate::answer::{Cell, Collector, Column, Rows};
-use crate::catalogue::Guarantee;
+use crate::catalogue::{Guarantee, first};
 use crate::classify::sqlite::{ASKING, GETTERS};
 use crate::error::Error;
 use crate::limits::Limits;
@@ -89,8 +89,7 @@ impl File {
 
     pub(crate) async fn version(&self) -> Result<String, Error> {
         let rows = self.read("SELECT sqlite_version()", Limits::default()).await?;
-        let version = rows.rows.first().and_then(|row| describe::text(row.first()));
-        Ok(format!("SQLite {}", version.unwrap_or_default()))
+        Ok(format!("SQLite {}", first(&rows).unwrap_or_default()))
     }
 
     /// Tries what must fail, each on a handle of its own.

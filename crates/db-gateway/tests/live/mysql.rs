@@ -3,12 +3,14 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use muster_db_gateway::{Connection, Engine, Error, Limits};
+use muster_db_gateway::{Connection, Engine, Error};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder, Row};
 
 use crate::servers::{self, Running};
-use crate::world::{connection, corpus, engine_code, json, limits, may_read, may_write, read, rows, traces};
+use crate::world::{
+    connection, corpus, engine_code, json, limits, may_read, may_write, read, rows, stopped_and_left, traces,
+};
 
 const SETUP: &str = r#"
 CREATE DATABASE app; USE app;
@@ -170,32 +172,8 @@ mod heavy {
         );
         let many = rows(&connection, "SELECT * FROM seq_1_to_1000000, seq_1_to_1000").await;
         assert!(many.truncated && many.rows.len() == 1000);
-        let short = Limits {
-            time: Duration::from_millis(300),
-            ..limits()
-        };
         let slow = "SELECT count(*) FROM seq_1_to_1000000 a, seq_1_to_1000000 b";
-        let begun = Instant::now();
-        let answer = connection.read(&may_read(), slow, short).await;
-        assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
-        assert!(begun.elapsed() < Duration::from_secs(20));
-        let dropped = tokio::time::timeout(
-            Duration::from_millis(300),
-            connection.read(&may_read(), slow, limits()),
-        )
-        .await;
-        assert!(dropped.is_err());
-        let patient = Limits {
-            time: Duration::from_secs(3600),
-            ..limits()
-        };
-        for millisecond in 0..40 {
-            let permit = may_read();
-            let reading = connection.read(&permit, slow, patient);
-            let dropped = tokio::time::timeout(Duration::from_millis(millisecond), reading).await;
-            assert!(dropped.is_err());
-        }
-        muster_db_gateway::stopped(Duration::from_secs(30)).await;
+        stopped_and_left(&connection, slow).await;
         let begun = Instant::now();
         let running = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'reader' AND COMMAND <> 'Sleep'";
         while server.client(running) != "0" {

@@ -10,7 +10,7 @@ use xtask::pg::{Cluster, Durability};
 use crate::servers;
 use crate::world::{
     connection, corpus, engine_code, json, limits, may_read, may_read_and_write_elsewhere, may_write, read,
-    rows, traces,
+    rows, stopped_and_left, traces,
 };
 
 pub(crate) struct Server {
@@ -382,35 +382,8 @@ mod heavy {
             assert!(huge.truncated && huge.rows.is_empty());
             assert_eq!(json(&connection, "SELECT 1").await, "[[1]]");
 
-            let short = Limits {
-                time: Duration::from_millis(300),
-                ..limits()
-            };
-            let begun = Instant::now();
             let slow = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b";
-            let answer = connection.read(&may_read(), slow, short).await;
-            assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
-            assert!(begun.elapsed() < Duration::from_secs(20));
-
-            // A caller who goes away takes the statement along.
-            let dropped = tokio::time::timeout(
-                Duration::from_millis(300),
-                connection.read(&may_read(), slow, limits()),
-            )
-            .await;
-            assert!(dropped.is_err());
-            let patient = Limits {
-                time: Duration::from_secs(3600),
-                ..limits()
-            };
-            // However early that is: a server overhears a request to stop that comes between two messages.
-            for millisecond in 0..40 {
-                let permit = may_read();
-                let reading = connection.read(&permit, slow, patient);
-                let dropped = tokio::time::timeout(Duration::from_millis(millisecond), reading).await;
-                assert!(dropped.is_err());
-            }
-            muster_db_gateway::stopped(Duration::from_secs(30)).await;
+            stopped_and_left(&connection, slow).await;
             let running =
                 "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active'";
             let begun = Instant::now();

@@ -1,5 +1,7 @@
 //! What every test here needs: permits, statements of the corpus, the comparison of two worlds.
 
+use std::time::{Duration, Instant};
+
 use muster_db_gateway::{Answer, Connection, Engine, Error, Limits, Rows, Url};
 use muster_policy::{
     Action, Decision, Grant, Layer, Needs, Pair, Permit, Policy, Resource, Standing, Target, decide,
@@ -52,7 +54,7 @@ pub(crate) fn may_read_and_write_elsewhere() -> Permit {
 
 pub(crate) fn limits() -> Limits {
     Limits {
-        time: std::time::Duration::from_secs(5),
+        time: Duration::from_secs(5),
         ..Limits::default()
     }
 }
@@ -71,6 +73,34 @@ pub(crate) async fn rows(connection: &Connection, statement: &str) -> Rows {
         Ok(answer) => answer.rows().cloned().unwrap(),
         Err(error) => panic!("{statement}: {error}"),
     }
+}
+
+/// A statement that would never end is stopped at its limit, and taken along by a caller who goes away.
+pub(crate) async fn stopped_and_left(connection: &Connection, slow: &str) {
+    let short = Limits {
+        time: Duration::from_millis(300),
+        ..limits()
+    };
+    let begun = Instant::now();
+    let answer = connection.read(&may_read(), slow, short).await;
+    assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let leave = async |after, limits| {
+        let permit = may_read();
+        let reading = connection.read(&permit, slow, limits);
+        let dropped = tokio::time::timeout(Duration::from_millis(after), reading).await;
+        assert!(dropped.is_err());
+    };
+    leave(300, limits()).await;
+    let patient = Limits {
+        time: Duration::from_secs(3600),
+        ..limits()
+    };
+    // However early that is: a server overhears a request to stop that comes between two messages.
+    for millisecond in 0..40 {
+        leave(millisecond, patient).await;
+    }
+    muster_db_gateway::stopped(Duration::from_secs(30)).await;
 }
 
 /// The rows alone, as JSON.

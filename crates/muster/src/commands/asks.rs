@@ -1,6 +1,7 @@
 //! `muster asks`. Never answers an ask that does not wait, and never prints what an agent asked for unescaped to a terminal.
 
 use std::collections::HashSet;
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use muster_app::access::{self, Ask, AskError, AskState, Decider, Seat};
@@ -251,8 +252,19 @@ fn tell(asks: &[Ask], told: &mut HashSet<AskId>, json: bool) -> Result<(), Failu
                 ask.id,
                 ask.id
             );
-            output::line(&muster_core::text::terminal(&line))?;
+            print(&line)?;
         }
+    }
+    Ok(())
+}
+
+/// Prints a line: on a terminal in rows of its width, so that none of an agent's words begins where an ask does; for a script on one line.
+fn print(line: &str) -> Result<(), Failure> {
+    if !std::io::stdout().is_terminal() {
+        return output::line(&muster_core::text::terminal(line));
+    }
+    for row in muster_tui::folded(line, muster_tui::columns()) {
+        output::line(&row)?;
     }
     Ok(())
 }

@@ -30,9 +30,7 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
             if json {
                 document(&host, &id)
             } else {
-                output::notice(&format!(
-                    "nothing of it starts before you have looked at it: muster plugins inspect {id}, then muster plugins approve {id}"
-                ));
+                shown::next(&host, &id)?;
                 output::line(&id)
             }
         }
@@ -60,7 +58,8 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
             if json {
                 document(&host, &plugin)
             } else {
-                shown::statuses(&host, &plugin, None)
+                shown::statuses(&host, &plugin, None)?;
+                shown::next(&host, &plugin)
             }
         }
         Plugins::Remove { plugin } => {

@@ -1,16 +1,14 @@
 //! `muster policy`. Never decides: it edits, shows and explains.
 
-use std::io::Read as _;
+mod documents;
+mod explain;
+mod shown;
 
 use muster_app::App;
-use muster_app::policies::{
-    self, Chosen, Edit, Explained, Exported, PolicyError, Question, Shown, ShownGrant, ShownLayer,
-    WhenShared, WhenThere, Whose,
-};
+use muster_app::policies::{self, Chosen, Edit, PolicyError, Shown, WhenShared, WhenThere};
 use muster_core::ids::{OwnerId, PolicyId, TaskId};
 use muster_core::text::terminal;
-use muster_policy::{LayerName, Preset};
-use serde::Deserialize;
+use muster_policy::LayerName;
 use serde_json::{Value, json};
 
 use super::{offline, owner, project};
@@ -18,8 +16,10 @@ use crate::cli::{self, LayerArgs, OwnerArg};
 use crate::config::Config;
 use crate::output::{self, Failure};
 
-/// Most bytes of a document that is read.
-const DOCUMENT: u64 = 64 * 1024 * 1024;
+pub(super) use documents::read;
+use documents::{import, one_exported};
+use explain::{explain, questions, whose_answer};
+use shown::{actions, grant_rows, in_full, presets};
 
 pub(super) async fn run(config: &Config, command: cli::Policy, json: bool) -> Result<(), Failure> {
     match command {
@@ -233,37 +233,6 @@ fn said(json: bool, value: impl FnOnce() -> Value) -> Result<(), Failure> {
     if json { output::document(&value()) } else { Ok(()) }
 }
 
-fn actions(json: bool) -> Result<(), Failure> {
-    let all = policies::actions();
-    if json {
-        return document(&all);
-    }
-    let rows: Vec<Vec<String>> = all
-        .iter()
-        .map(|one| vec![one.action.to_owned(), one.kinds.join(" "), one.covers.to_owned()])
-        .collect();
-    output::table(&["ACTION", "TAKES", "COVERS"], &rows)?;
-    output::notice(
-        "These govern access through muster. An agent with a shell of its own can still run such programs itself; worktrees and profiles narrow what is near, and confine nothing.",
-    );
-    Ok(())
-}
-
-fn presets(json: bool) -> Result<(), Failure> {
-    if json {
-        let all: Vec<Value> = Preset::ALL
-            .iter()
-            .map(|preset| json!({"name": preset.as_str(), "description": preset.description()}))
-            .collect();
-        return output::document(&Value::Array(all));
-    }
-    let rows: Vec<Vec<String>> = Preset::ALL
-        .iter()
-        .map(|preset| vec![preset.as_str().to_owned(), preset.description().to_owned()])
-        .collect();
-    output::table(&["PRESET", "WHAT IT IS FOR"], &rows)
-}
-
 async fn list(app: &App, whose: &OwnerArg, json: bool) -> Result<(), Failure> {
     let owner = owner(app, whose).await?;
     let all = policies::list(app, owner).await?;
@@ -329,276 +298,6 @@ async fn changed(app: &App, owner: OwnerId, id: PolicyId, json: bool) -> Result<
     } else {
         Ok(())
     }
-}
-
-fn scope(grant: &ShownGrant) -> String {
-    match (&grant.scope.id, &grant.scope.name) {
-        // As revoke takes it: an id never comes back, where a name may be another's by now.
-        (Some(id), _) if grant.removed => format!("{}:{id}", grant.scope.kind),
-        (Some(_), Some(name)) => format!("{}:{name}", grant.scope.kind),
-        _ => grant.scope.kind.to_owned(),
-    }
-}
-
-fn grant_rows(grants: &[ShownGrant]) -> Result<(), Failure> {
-    let rows: Vec<Vec<String>> = grants
-        .iter()
-        .map(|grant| {
-            let dead = grant.dead.as_ref().map(|why| format!("can never fire: {why}"));
-            vec![
-                grant.action.to_owned(),
-                scope(grant),
-                grant.effect.to_owned(),
-                dead.unwrap_or_default(),
-            ]
-        })
-        .collect();
-    output::table(&["ACTION", "SCOPE", "EFFECT", ""], &rows)
-}
-
-fn in_full(shown: &Shown) -> Result<(), Failure> {
-    let parent = shown
-        .parent
-        .as_ref()
-        .map(|parent| format!(", a fork of {} ({})", parent.name, parent.id))
-        .unwrap_or_default();
-    output::line(&format!(
-        "{} ({}), revision {}{parent}",
-        shown.name, shown.id, shown.revision
-    ))?;
-    let layers: [(&str, &ShownLayer); 3] = [
-        ("global", &shown.layers.global),
-        ("project", &shown.layers.project),
-        ("task", &shown.layers.task),
-    ];
-    for (name, layer) in layers {
-        let means = match layer.state {
-            "absent" => "absent: inherits",
-            "empty" => "authored, empty: denies everything",
-            _ => "authored",
-        };
-        output::line(&format!("\n{name} layer, {means}"))?;
-        if !layer.grants.is_empty() {
-            grant_rows(&layer.grants)?;
-        }
-    }
-    output::line("\nresolved")?;
-    let rows: Vec<Vec<String>> = shown
-        .resolved
-        .iter()
-        .map(|row| {
-            let name = row.resource.name.clone().unwrap_or_default();
-            vec![
-                row.action.to_owned(),
-                format!("{}:{name}", row.resource.kind),
-                row.effect.to_owned(),
-            ]
-        })
-        .collect();
-    if rows.is_empty() {
-        output::line("nothing is granted")?;
-    } else {
-        output::table(&["ACTION", "RESOURCE", "EFFECT"], &rows)?;
-    }
-    let groups = [
-        ("task", &shown.dependents.tasks),
-        ("project", &shown.dependents.projects),
-        ("queued run", &shown.dependents.runs),
-        ("fork", &shown.dependents.forks),
-    ];
-    let rows: Vec<Vec<String>> = groups
-        .iter()
-        .flat_map(|(kind, things)| {
-            things
-                .iter()
-                .map(|thing| vec![(*kind).to_owned(), thing.id.clone(), thing.name.clone()])
-        })
-        .collect();
-    if !rows.is_empty() {
-        output::line("\ndepending on it")?;
-        output::table(&["KIND", "ID", "NAME"], &rows)?;
-    }
-    for note in &shown.notes {
-        output::line(&format!("\nnote: {}", terminal(note)))?;
-    }
-    Ok(())
-}
-
-/// A whole document from a file or standard input, bounded.
-pub(super) fn read(file: &str) -> Result<String, Failure> {
-    let mut text = String::new();
-    let mut bounded: Box<dyn std::io::Read> = if file == "-" {
-        Box::new(std::io::stdin().lock().take(DOCUMENT + 1))
-    } else {
-        let opened = std::fs::File::open(file)
-            .map_err(|error| Failure::refused("io", format!("{} cannot be read: {error}", terminal(file))))?;
-        Box::new(opened.take(DOCUMENT + 1))
-    };
-    bounded
-        .read_to_string(&mut text)
-        .map_err(|error| Failure::refused("io", format!("{} cannot be read: {error}", terminal(file))))?;
-    if text.len() as u64 > DOCUMENT {
-        return Err(Failure::refused(
-            "too_long",
-            "the document is longer than 64 MiB; nothing was read",
-        ));
-    }
-    Ok(text)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    policies: Vec<Exported>,
-}
-
-fn broken(error: &serde_json::Error) -> String {
-    format!(
-        "the document cannot be read as exported policies: {}",
-        terminal(&error.to_string())
-    )
-}
-
-/// One policy, alone or as the only one of a document, for a simulation.
-fn one_exported(text: &str) -> Result<Exported, Failure> {
-    let unfit = |what: String| Failure::refused("bad_document", format!("{what}; nothing was replayed"));
-    let unread = |error: serde_json::Error| unfit(broken(&error));
-    let value: Value = serde_json::from_str(text).map_err(unread)?;
-    if value.get("policies").is_none() {
-        return serde_json::from_value(value).map_err(unread);
-    }
-    let document: Document = serde_json::from_value(value).map_err(unread)?;
-    let mut policies = document.policies.into_iter();
-    match (policies.next(), policies.next()) {
-        (Some(only), None) => Ok(only),
-        _ => Err(unfit("the document holds other than one policy".to_owned())),
-    }
-}
-
-async fn import(
-    app: &App,
-    whose: &OwnerArg,
-    file: &str,
-    there: WhenThere,
-    revision: Option<i64>,
-    json: bool,
-) -> Result<(), Failure> {
-    let document: Document =
-        serde_json::from_str(&read(file)?).map_err(|error| refused(PolicyError::Import(broken(&error))))?;
-    let owner = owner(app, whose).await?;
-    let found = policies::import_at(app, owner, document.policies, there, revision)
-        .await
-        .map_err(refused)?;
-    let all: Vec<Value> = found
-        .iter()
-        .map(|one| json!({"id": one.id.to_string(), "name": one.name, "revision": one.revision}))
-        .collect();
-    said(json, || json!({"policies": all}))
-}
-
-async fn whose_answer(
-    app: &App,
-    owner: OwnerId,
-    policy: Option<String>,
-    task: Option<String>,
-) -> Result<Whose, Failure> {
-    match (policy, task) {
-        (Some(word), None) => Ok(Whose::Policy(
-            policies::find(app, owner, &word).await.map_err(refused)?,
-        )),
-        (None, Some(word)) => Ok(Whose::Task(task_id(&word)?)),
-        _ => Err(Failure::usage("say whose answer: --policy POLICY or --task TASK")),
-    }
-}
-
-fn explained_row(one: &Explained) -> Vec<String> {
-    let resource = one.resource.as_ref().map_or_else(
-        || "none".to_owned(),
-        |resource| format!("{}:{}", resource.kind, resource.name.clone().unwrap_or_default()),
-    );
-    vec![
-        one.action.to_owned(),
-        resource,
-        one.verdict.to_owned(),
-        one.layer.unwrap_or("-").to_owned(),
-    ]
-}
-
-async fn explain(
-    app: &App,
-    owner: OwnerId,
-    whose: Whose,
-    pair: Option<(String, String)>,
-    json: bool,
-) -> Result<(), Failure> {
-    let Some((action, resource)) = pair else {
-        let all = policies::explain_all(app, owner, whose).await.map_err(refused)?;
-        if json {
-            return document(&all);
-        }
-        let rows: Vec<Vec<String>> = all.iter().map(explained_row).collect();
-        return output::table(&["ACTION", "RESOURCE", "VERDICT", "LAYER"], &rows);
-    };
-    let one = policies::explain(app, owner, whose, &action, &resource)
-        .await
-        .map_err(refused)?;
-    if json {
-        return document(&one);
-    }
-    output::line(&format!("{}: {}", one.verdict, terminal(&one.reason)))?;
-    let rows: Vec<Vec<String>> = [
-        ("global", &one.layers.global),
-        ("project", &one.layers.project),
-        ("task", &one.layers.task),
-    ]
-    .iter()
-    .map(|(name, layer)| {
-        vec![
-            (*name).to_owned(),
-            layer.state.to_owned(),
-            layer.effect.unwrap_or("does not count").to_owned(),
-        ]
-    })
-    .collect();
-    output::table(&["LAYER", "STATE", "EFFECT"], &rows)
-}
-
-/// A question a line, an answer a line, in their order.
-async fn questions(app: &App, owner: OwnerId, file: &str) -> Result<(), Failure> {
-    let text = read(file)?;
-    let mut questions = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        if line.trim().is_empty() {
-            continue;
-        }
-        let question: Question = serde_json::from_str(line).map_err(|error| {
-            let what = terminal(&error.to_string());
-            Failure::refused(
-                "bad_question",
-                format!("line {} is no question: {what}; nothing was answered", number + 1),
-            )
-        })?;
-        questions.push(question);
-    }
-    let answers = policies::explain_questions(app, owner, questions)
-        .await
-        .map_err(|(line, error)| {
-            let failure = refused(error);
-            let sentence = format!("question {line}: {}", failure.sentence());
-            if failure.is_usage() {
-                Failure::usage(sentence)
-            } else {
-                Failure::refused("not_found", sentence)
-            }
-        })?;
-    let mut out = String::new();
-    for answer in answers {
-        let line =
-            serde_json::to_string(&answer).map_err(|error| Failure::refused("io", error.to_string()))?;
-        out.push_str(&line);
-        out.push('\n');
-    }
-    output::bytes(out.as_bytes())
 }
 
 /// A refusal of a policy's, for the command line.

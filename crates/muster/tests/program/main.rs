@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod access;
+mod beside;
 mod claims;
 mod claude;
 mod cli;
@@ -10,7 +11,9 @@ mod crash;
 mod databases;
 mod databases_away;
 mod demo;
+mod doctor;
 mod exec;
+mod help;
 mod hostile;
 mod kill;
 mod mcp;
@@ -24,4 +27,5 @@ mod start;
 mod stop;
 mod support;
 mod the_loop;
+mod watch;
 mod words;

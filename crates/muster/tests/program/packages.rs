@@ -71,7 +71,13 @@ fn a_package_goes_through_its_life_by_commands() {
     let folder = place.package("tools", &["python3", "mcp/server.py"]);
     let dir = folder.display().to_string();
     assert_eq!(place.json(&["plugins", "list"]), json!([]));
-    assert_eq!(place.ok(&["plugins", "install", &dir]), "tools\n");
+    let said = place.run(&["plugins", "install", &dir]);
+    assert!(
+        said.err
+            .ends_with("muster plugins inspect tools, then muster plugins approve tools\n"),
+        "{said:?}"
+    );
+    assert_eq!(said.ok(), "tools\n");
     assert_eq!(place.error(&["plugins", "install", &dir])["code"], "name_taken");
     assert_eq!(
         place.json(&["plugins", "list"]),
@@ -125,8 +131,13 @@ fn a_package_goes_through_its_life_by_commands() {
     let before = std::fs::read(&server).unwrap();
     std::fs::write(&server, [before.as_slice(), b"\n# changed\n"].concat()).unwrap();
     std::fs::write(folder.join("mcp/more.txt"), "x").unwrap();
-    let said = place.ok(&["plugins", "update", "tools"]);
-    assert_eq!(said, "plugin:tools:mcp_server:s modified\n");
+    let said = place.run(&["plugins", "update", "tools"]);
+    let next = "muster plugins inspect tools, then muster plugins approve tools\n";
+    assert!(
+        said.err.contains("looked at it again") && said.err.ends_with(next),
+        "{said:?}"
+    );
+    assert_eq!(said.ok(), "plugin:tools:mcp_server:s modified\n");
     let said = place.ok(&["plugins", "inspect", "tools"]);
     assert!(
         said.contains("  changed  mcp/server.py\n") && said.contains("  added    mcp/more.txt\n"),
@@ -138,8 +149,9 @@ fn a_package_goes_through_its_life_by_commands() {
     );
     std::fs::write(&server, &before).unwrap();
     std::fs::remove_file(folder.join("mcp/more.txt")).unwrap();
-    place.ok(&["plugins", "update", "tools"]);
-    assert_eq!(status(&place, "tools"), "trusted_enabled");
+    let said = place.run(&["plugins", "update", "tools"]);
+    assert_eq!(said.err, "it is what was decided about; nothing is to do\n");
+    assert_eq!(said.ok(), "plugin:tools:mcp_server:s trusted_enabled\n");
     // An update with errors starts nothing.
     std::fs::remove_file(&server).unwrap();
     let refused = place.error(&["plugins", "update", "tools"]);

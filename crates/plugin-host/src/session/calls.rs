@@ -244,7 +244,7 @@ impl Inner {
             self.tell(&failure(id, code::INVALID_PARAMS, &sentence)).await;
             return;
         }
-        let Some(name) = fields.text("name").map(std::borrow::Cow::into_owned) else {
+        let Some(name) = fields.text("name") else {
             let sentence = "\"name\" must be the name of a tool";
             self.tell(&failure(id, code::INVALID_PARAMS, sentence)).await;
             return;
@@ -257,6 +257,7 @@ impl Inner {
         // An agent that knows the tools from elsewhere calls without a list.
         let meta = fields.get("_meta").map(|meta| meta.get().to_owned());
         let (inner, agent, params) = (self.clone(), id.to_owned(), fields.with(&[]));
+        let name = name.into_owned();
         self.apart(id, async move {
             match (inner.tools(meta, false).await, Fields::parse(&params)) {
                 (Ok(tools), Ok(fields)) => inner.decide_here(&agent, &fields, &name, &tools).await,
@@ -306,8 +307,8 @@ impl Inner {
         }
     }
 
-    async fn find(&self, id: &str, name: &str, tools: &Tools) -> Option<Tool> {
-        let Some(mut tool) = tools.offered.get(name).cloned() else {
+    async fn find(&self, id: &str, name: &str, tools: &Tools) -> Option<Arc<Tool>> {
+        let Some(tool) = tools.offered.get(name).cloned() else {
             let sentence = format!(
                 "{} has no tool {}",
                 self.ready.key.entry(),
@@ -343,8 +344,11 @@ impl Inner {
             return None;
         }
         if noted.changed.contains(&tool.name) {
-            tool.hinted = false;
-            tool.changed = true;
+            return Some(Arc::new(Tool {
+                hinted: false,
+                changed: true,
+                ..Tool::clone(&tool)
+            }));
         }
         Some(tool)
     }

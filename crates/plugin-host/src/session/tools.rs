@@ -1,6 +1,7 @@
 //! A server's list of tools: names given, colliding ones withheld, the rest passed on as it came, and what was approved compared with what is there. Never renames a tool into another one's place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use muster_core::secret::sha256_hex;
 use serde_json::Value;
@@ -41,7 +42,7 @@ pub(crate) struct Tool {
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     /// By the name under which the agent calls them.
-    pub(crate) offered: HashMap<String, Tool>,
+    pub(crate) offered: HashMap<String, Arc<Tool>>,
     /// The answer to the agent's `tools/list`.
     pub(crate) answer: String,
     /// Registered names that are withheld, with the reason.
@@ -153,14 +154,14 @@ pub(crate) fn read(
         texts.push(text(tool, &called, &registered));
         tools.offered.insert(
             called,
-            Tool {
+            Arc::new(Tool {
                 name: tool.name.clone(),
                 raw: quoted(&tool.name),
                 description: tool.fields.text("description").map(std::borrow::Cow::into_owned),
                 hinted: same && tool.pin.read_only,
                 changed: !same,
                 registered,
-            },
+            }),
         );
     }
     tools.answer = answer(pages, &texts);

@@ -5,14 +5,12 @@ use std::io::{self, Write};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::{Surface, Wish};
+use crate::columns;
 use crate::completion::Names;
 use crate::keys::{Code, Key};
 use crate::terminal::Event;
-use crate::text::{fit, line, width, wrap};
+use crate::text::{fit, folded, line, width};
 use crate::typing::{Typed, Typing};
-
-/// How many columns a terminal has that does not say.
-const COLUMNS: usize = 80;
 
 pub(super) struct LineSurface<W> {
     out: W,
@@ -114,14 +112,9 @@ impl<W: Write> LineSurface<W> {
 
     /// Writes lines where the row was.
     fn above(&mut self, lines: &[String]) -> io::Result<()> {
-        let room = self.columns.saturating_sub(1).max(8);
-        for line in lines {
-            // Broken here and not by the terminal: what begins at the left edge is always a line of its own.
-            let mut set_off = "";
-            for row in wrap(line, room, room - 4) {
-                write!(self.out, "{set_off}{row}\r\n")?;
-                set_off = "    ";
-            }
+        // Broken here and not by the terminal.
+        for row in lines.iter().flat_map(|line| folded(line, self.columns)) {
+            write!(self.out, "{row}\r\n")?;
         }
         Ok(())
     }
@@ -134,13 +127,6 @@ fn shown(cluster: &str) -> String {
         "\t" => " ".to_owned(),
         other => line(other),
     }
-}
-
-fn columns() -> usize {
-    crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| match columns {
-        0 => COLUMNS,
-        columns => columns.into(),
-    })
 }
 
 impl<W: Write> Surface for LineSurface<W> {

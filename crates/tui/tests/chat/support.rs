@@ -77,11 +77,12 @@ impl Bus {
         self.dir.path().join(name)
     }
 
-    /// The texts that stand in a log.
+    /// The texts that stand in a log. A line that is still being written does not stand there yet.
     pub(crate) fn texts(&self, log: &str) -> Vec<String> {
         std::fs::read_to_string(self.path(log))
             .unwrap_or_default()
-            .lines()
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
             .map(|line| {
                 let entry: serde_json::Value = serde_json::from_str(line).unwrap();
                 entry["text"].as_str().unwrap_or_default().to_owned()

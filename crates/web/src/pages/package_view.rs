@@ -52,14 +52,16 @@ pub(super) fn rows(host: &Host) -> Result<Vec<Row>, PluginError> {
             id: inspection.id.clone(),
             name: one_line(&inspection.name),
             version: one_line(&inspection.version),
-            waits: inspection
-                .capabilities
-                .iter()
-                .any(|one| matches!(one.status, Status::ReviewNeeded | Status::Modified)),
+            waits: inspection.capabilities.iter().any(waits),
             parts,
         });
     }
     Ok(rows)
+}
+
+/// Whether a decision is wanted.
+const fn waits(one: &Inspected) -> bool {
+    matches!(one.status, Status::ReviewNeeded | Status::Modified)
 }
 
 impl Part {
@@ -139,8 +141,8 @@ pub(super) struct PartView {
     /// Its program and arguments.
     pub(super) command: Vec<String>,
     pub(super) url: Option<String>,
-    /// Variables or headers that the package sets, with their values.
-    pub(super) sets: Vec<(String, String)>,
+    /// Variables or headers that the package sets, with their values for who decides: a value may be a key to something.
+    pub(super) sets: Vec<(String, Option<String>)>,
     pub(super) registered: String,
     /// Where agents reach it over HTTP.
     pub(super) address: Option<String>,
@@ -149,6 +151,8 @@ pub(super) struct PartView {
     pub(super) advice: String,
     pub(super) tools: Vec<ToolView>,
     pub(super) more_tools: usize,
+    /// How many of all tools are not what they were.
+    pub(super) changed_tools: usize,
     pub(super) changes: Option<Changes>,
     /// What can be decided now: the word, the button, its class.
     pub(super) acts: Vec<(&'static str, &'static str, &'static str)>,
@@ -204,7 +208,7 @@ pub(super) struct EventView {
 }
 
 impl PackageView {
-    /// Reads everything about one package. The log names the agents of every account, so it is only for who decides.
+    /// Reads everything about one package, what waits for a decision first. The log and the values that the package sets are only for who decides.
     ///
     /// # Errors
     /// [`PluginError::NotFound`]; a fault.
@@ -218,17 +222,16 @@ impl PackageView {
         let found = host.inspect(id)?;
         let package = host.validate(std::path::Path::new(&found.root)).package;
         let mut parts = Vec::new();
-        for (at, one) in found.capabilities.iter().enumerate() {
+        let mut ordered: Vec<&Inspected> = found.capabilities.iter().collect();
+        ordered.sort_by_key(|one| !waits(one));
+        for (at, one) in ordered.into_iter().enumerate() {
             let changes = changes(host, one)?;
-            parts.push(PartView::new(
-                at,
-                &found,
-                one,
-                package.as_ref(),
+            let sets = sets(package.as_ref(), one, decides);
+            parts.push(PartView {
+                sets,
                 changes,
-                base,
-                now,
-            ));
+                ..PartView::new(at, &found, one, base, now)
+            });
         }
         let (events, no_events) = if decides {
             log(host, id, now)
@@ -296,6 +299,20 @@ fn changes(host: &Host, one: &Inspected) -> Result<Option<Changes>, PluginError>
     }))
 }
 
+/// What a server's definition sets: variables of a program, headers for an address.
+fn sets(package: Option<&Package>, one: &Inspected, decides: bool) -> Vec<(String, Option<String>)> {
+    let server = package
+        .filter(|_| one.kind == Kind::McpServer)
+        .and_then(|package| package.servers.iter().find(|server| server.id == one.id));
+    let pairs = match server.map(|server| &server.launch) {
+        Some(Launch::Stdio { env, .. }) => env,
+        Some(Launch::Http { headers, .. }) => headers,
+        None => return Vec::new(),
+    };
+    let shown = |(name, value): (&String, &String)| (one_line(name), decides.then(|| one_line(value)));
+    pairs.iter().map(shown).collect()
+}
+
 impl Changes {
     fn new(all: &[FileChange]) -> Self {
         let words = match all.len() {
@@ -328,31 +345,8 @@ impl FileView {
 }
 
 impl PartView {
-    fn new(
-        at: usize,
-        found: &Inspection,
-        one: &Inspected,
-        package: Option<&Package>,
-        changes: Option<Changes>,
-        base: &str,
-        now: Time,
-    ) -> Self {
+    fn new(at: usize, found: &Inspection, one: &Inspected, base: &str, now: Time) -> Self {
         let server = one.kind == Kind::McpServer;
-        let launch = package
-            .filter(|_| server)
-            .and_then(|package| package.servers.iter().find(|server| server.id == one.id))
-            .map(|server| &server.launch);
-        let sets = match launch {
-            Some(Launch::Stdio { env, .. }) => env
-                .iter()
-                .map(|(name, value)| (one_line(name), one_line(value)))
-                .collect(),
-            Some(Launch::Http { headers, .. }) => headers
-                .iter()
-                .map(|(name, value)| (one_line(name), one_line(value)))
-                .collect(),
-            None => Vec::new(),
-        };
         Self {
             at,
             part: Part::of(one),
@@ -362,7 +356,7 @@ impl PartView {
             approved_hash: one.approved_hash.clone(),
             command: one.command.iter().flatten().map(|word| one_line(word)).collect(),
             url: one.url.as_deref().map(one_line),
-            sets,
+            sets: Vec::new(),
             registered: one.registered_name.clone(),
             address: server.then(|| format!("{base}/packages/{}/{}/mcp", found.id, one.id)),
             findings: findings(&one.diagnostics),
@@ -373,7 +367,8 @@ impl PartView {
             advice: one.advice.clone(),
             tools: one.tools.iter().take(MOST_TOOLS).map(ToolView::new).collect(),
             more_tools: one.tools.len().saturating_sub(MOST_TOOLS),
-            changes,
+            changed_tools: one.tools.iter().filter(|tool| tool.changed).count(),
+            changes: None,
             acts: acts(one),
         }
     }
@@ -489,7 +484,7 @@ impl PackageView {
             approved_hash: Some(hostile()),
             command: vec![hostile(), hostile()],
             url: Some(hostile()),
-            sets: vec![(hostile(), hostile())],
+            sets: vec![(hostile(), Some(hostile())), (hostile(), None)],
             registered: hostile(),
             address: Some("http://localhost:7447/packages/p/s/mcp".to_owned()),
             findings: vec![finding(true), finding(false)],
@@ -507,6 +502,7 @@ impl PackageView {
                 changed: true,
             }],
             more_tools: 3,
+            changed_tools: 1,
             changes,
             acts: vec![("approve", "Approve", "primary"), ("reject", "Reject", "danger")],
         };
@@ -530,6 +526,7 @@ impl PackageView {
             last_start: None,
             tools: vec![],
             more_tools: 0,
+            changed_tools: 0,
             ..part(1, None)
         };
         let package = |parts, events, no_events| Self {

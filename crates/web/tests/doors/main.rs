@@ -3,6 +3,8 @@
 
 mod accepting;
 mod agent_kit;
+mod agent_lists;
+mod agent_tasks;
 mod agent_tools;
 mod agents;
 mod api;

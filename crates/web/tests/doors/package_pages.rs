@@ -199,6 +199,82 @@ fn the_page_tells_what_changed_since_the_decision_file_by_file() {
 }
 
 #[test]
+fn what_is_to_be_decided_stands_before_what_is_only_to_be_looked_up() {
+    doors(|doors| async move {
+        let packaged = Packaged::new(&doors, quick());
+        let folder = packaged.folder("p", &[]);
+        packaged.host.install(&folder).unwrap();
+        packaged.decide("p", Act::Approve);
+        // The package changes: its server has to be decided about again, and one comes that stands before it.
+        let command = json!(["python3", "mcp/server.py"]);
+        let servers = json!([{"id": "a", "command": command}, {"id": "s", "command": command}]);
+        packaged.folder_of("p", "For tests.", &servers);
+        packaged.host.update("p").unwrap();
+        let cookie = packaged.doors.sign_in("ada").await;
+        let page = packaged.doors.page(&cookie, PAGE).await;
+        let (_, changed) = page.split_once("server <code>s</code>").unwrap();
+        let order = [
+            "Read the change again",
+            "<summary>1 file changed since the decision.</summary>",
+            "<code>.muse-plugin/plugin.json</code>",
+            ">Approve<",
+            "<summary>Names, addresses and hashes</summary>",
+            "<summary>Where it lies</summary>",
+        ];
+        let places = order.map(|words| changed.find(words).unwrap_or_else(|| panic!("{words}: {page}")));
+        assert!(places.is_sorted(), "{places:?}: {page}");
+        // Nothing long stands open.
+        assert!(!page.contains("<details open"), "{page}");
+        // What was rejected waits for nobody and goes behind what waits.
+        let target = muster_plugin_host::Target::parse("plugin:p:mcp_server:a").unwrap();
+        packaged.host.decide(&target, Act::Reject, None).unwrap();
+        let page = packaged.doors.page(&cookie, PAGE).await;
+        let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words}: {page}"));
+        assert!(
+            at("server <code>s</code>") < at("server <code>a</code>"),
+            "{page}"
+        );
+    });
+}
+
+#[test]
+fn another_account_sees_what_runs_and_not_the_values_that_it_is_given() {
+    doors(|doors| async move {
+        let packaged = Packaged::new(&doors, quick());
+        let folder = packaged.data("sources").join("c");
+        fs::create_dir_all(folder.join(".claude-plugin")).unwrap();
+        fs::write(
+            folder.join(".claude-plugin/plugin.json"),
+            json!({"name": "c", "version": "1.0.0"}).to_string(),
+        )
+        .unwrap();
+        let servers = json!({"mcpServers": {
+            "s": {"command": "python3", "args": ["-V"], "env": {"PLACE": "harbour-7"}},
+            "h": {"type": "http", "url": "https://example.com/mcp", "headers": {"X-Key": "tide-9"}},
+        }});
+        fs::write(folder.join(".mcp.json"), servers.to_string()).unwrap();
+        packaged.host.install(&folder).unwrap();
+        add_owner(&doors.app, "eve").await;
+        for (who, sees) in [("ada", true), ("eve", false)] {
+            let cookie = packaged.doors.sign_in(who).await;
+            let page = packaged.doors.page(&cookie, "/plugins/packages/c").await;
+            for words in [
+                "PLACE",
+                "x-key",
+                "python3",
+                "https://example.com/mcp",
+                "review needed",
+            ] {
+                assert!(page.contains(words), "{who}: {words}: {page}");
+            }
+            for value in ["harbour-7", "tide-9"] {
+                assert_eq!(page.contains(value), sees, "{who}: {value}: {page}");
+            }
+        }
+    });
+}
+
+#[test]
 fn what_a_package_says_of_itself_is_shown_and_becomes_no_markup() {
     doors(|doors| async move {
         let packaged = Packaged::new(&doors, quick());

@@ -207,6 +207,26 @@ pub(super) fn statuses(host: &Host, plugin: &str, target: Option<&Target>) -> Re
     Ok(())
 }
 
+/// Says on standard error what is to do about a package that was just stored.
+pub(super) fn next(host: &Host, plugin: &str) -> Result<(), Failure> {
+    let found = host.inspect(plugin).map_err(refused)?;
+    let has = |status| found.capabilities.iter().any(|one| one.status == status);
+    let look = format!("muster plugins inspect {plugin}, then muster plugins approve {plugin}");
+    let sentence = if has(Status::Modified) {
+        format!(
+            "it is not what was decided about, so that does not start before you have looked at it again: {look}"
+        )
+    } else if has(Status::ReviewNeeded) {
+        format!("nothing of it starts before you have looked at it: {look}")
+    } else if found.capabilities.is_empty() {
+        "it has nothing that could start".to_owned()
+    } else {
+        "it is what was decided about; nothing is to do".to_owned()
+    };
+    output::notice(&sentence);
+    Ok(())
+}
+
 /// How many of a package's servers and hooks have which status, in few words.
 pub(super) fn summary(host: &Host, plugin: &str) -> String {
     let Ok(found) = host.inspect(plugin) else {
