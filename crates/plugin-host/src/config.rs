@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::diagnostic::{Code, Diagnostic, shown};
 use crate::names::{ServerKey, sanitise};
+use crate::once;
 
 /// A key of the added servers that is a package's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +98,13 @@ pub fn read_servers(text: &[u8]) -> Result<Map<String, Value>, String> {
     let value: Value = serde_json::from_slice(text).map_err(|error| {
         format!(
             "it is not JSON (line {}, column {})",
+            error.line(),
+            error.column()
+        )
+    })?;
+    once::check(text).map_err(|error| {
+        format!(
+            "it names a key twice in one object (line {}, column {})",
             error.line(),
             error.column()
         )

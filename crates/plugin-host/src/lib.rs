@@ -16,6 +16,7 @@ mod link;
 pub mod manifest;
 mod meant;
 pub mod names;
+mod once;
 mod outlook;
 mod package;
 mod processes;

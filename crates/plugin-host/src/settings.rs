@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::diagnostic::shown;
 use crate::ledger::is_absent;
+use crate::once;
 use crate::tree::{self, Stamp};
 
 /// Largest settings file, in bytes.
@@ -87,7 +86,7 @@ impl Settings {
                 error.column()
             ))
         })?;
-        serde_json::from_slice::<Once>(text).map_err(|error| {
+        once::check(text).map_err(|error| {
             refused(format!(
                 "names a key twice in one object (line {}, column {})",
                 error.line(),
@@ -177,62 +176,6 @@ impl Settings {
             Mode::NeverAsk => Ruling::Allow(Why::Mode),
             Mode::OnRequest | Mode::AlwaysAsk => Ruling::Prompt("no rule of yours decides about this tool"),
         }
-    }
-}
-
-/// JSON in which no object, however deep, names a key twice: of two rules under one name a reader would see the last alone.
-struct Once;
-
-impl<'de> Deserialize<'de> for Once {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Once;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("JSON that names no key twice")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Once, M::Error> {
-                let mut keys = BTreeSet::new();
-                while let Some((key, Once)) = map.next_entry::<String, Once>()? {
-                    if !keys.insert(key) {
-                        return Err(M::Error::custom("a key is named twice"));
-                    }
-                }
-                Ok(Once)
-            }
-
-            fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Once, S::Error> {
-                while seq.next_element::<Once>()?.is_some() {}
-                Ok(Once)
-            }
-
-            fn visit_str<E>(self, _: &str) -> Result<Once, E> {
-                Ok(Once)
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Once, E> {
-                Ok(Once)
-            }
-
-            fn visit_u64<E>(self, _: u64) -> Result<Once, E> {
-                Ok(Once)
-            }
-
-            fn visit_i64<E>(self, _: i64) -> Result<Once, E> {
-                Ok(Once)
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<Once, E> {
-                Ok(Once)
-            }
-
-            fn visit_unit<E>(self) -> Result<Once, E> {
-                Ok(Once)
-            }
-        }
-        deserializer.deserialize_any(Read)
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::diagnostic::{Code, Diagnostic, shown};
 use crate::names::is_foreign_id;
+use crate::once;
 use crate::package::{Cwd, Family, Launch, Package, Place, Server};
 use crate::tree::Listing;
 
@@ -155,6 +156,10 @@ fn servers(read: &Read<'_>, listing: &Listing, found: &mut Findings) -> Vec<Serv
         found.add(invalid("mcp.json is no JSON object".to_owned()));
         return Vec::new();
     };
+    if once::check(&text).is_err() {
+        found.add(invalid("mcp.json names a key twice in one object".to_owned()));
+        return Vec::new();
+    }
     if map.get("$schema").and_then(Value::as_str) != Some(MCP_SCHEMA) {
         found.add(invalid(format!("\"$schema\" of mcp.json is not {MCP_SCHEMA}")));
         return Vec::new();

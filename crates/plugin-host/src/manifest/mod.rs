@@ -11,6 +11,7 @@ use muster_core::text::unseen;
 use serde_json::{Map, Value};
 
 use crate::diagnostic::{Code, Diagnostic, shown};
+use crate::once;
 use crate::package::{Family, Package};
 use crate::tree::{self, Listing};
 
@@ -221,7 +222,20 @@ fn object(read: &Read<'_>, path: &str, found: &mut Findings) -> Option<Map<Strin
         }
     };
     match serde_json::from_slice::<Value>(&text) {
-        Ok(Value::Object(map)) => Some(map),
+        Ok(Value::Object(map)) => match once::check(&text) {
+            Ok(()) => Some(map),
+            Err(error) => {
+                found.schema(
+                    path,
+                    format!(
+                        "{path} names a key twice in one object (line {}, column {}): whoever reads it could take the other value; name it once",
+                        error.line(),
+                        error.column()
+                    ),
+                );
+                None
+            }
+        },
         Ok(_) => {
             found.schema(path, format!("{path} must be a JSON object"));
             None

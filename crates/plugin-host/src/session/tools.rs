@@ -13,14 +13,16 @@ use crate::ledger::{MOST_TOOLS, Pin, Pins, Says};
 use crate::names::{LONGEST_RAW_NAME, ServerKey, sanitise};
 use crate::package::canonical;
 
-/// Fields of a tool that a person could have gone by.
-const PINNED: [&str; 6] = [
+/// Fields of a tool that a person or a model could have gone by.
+const PINNED: [&str; 8] = [
     "name",
     "title",
     "description",
     "inputSchema",
     "outputSchema",
     "annotations",
+    "icons",
+    "execution",
 ];
 
 /// One tool that is offered.
@@ -62,6 +64,8 @@ struct Listed<'a> {
     name: String,
     fields: Fields<'a>,
     pin: Pin,
+    /// A field that differs from one of those in case alone: a client that does not mind the case would read what nobody looked at.
+    mistakable: Option<String>,
 }
 
 /// What a list has, as far as it is kept.
@@ -144,6 +148,14 @@ pub(crate) fn read(
             tools.withheld.insert(registered, TAKEN.to_owned());
             continue;
         }
+        if let Some(field) = &tool.mistakable {
+            let reason = format!(
+                "it has a field {} that could be taken for one of the protocol's; it is not offered",
+                shown(field)
+            );
+            tools.withheld.insert(registered, reason);
+            continue;
+        }
         let pin = pins.as_ref().and_then(|pins| pins.tools.get(&tool.name));
         // What was once something else asks until the next approval, also when it is as it was again.
         let once = pins
@@ -187,8 +199,11 @@ fn one(tool: &RawValue) -> Result<Listed<'_>, String> {
         .and_then(|annotations| annotations.get("readOnlyHint"))
         == Some(&Value::Bool(true));
     let hash = sha256_hex(canonical(&Value::Object(shown.clone())).as_bytes());
+    let known: Vec<&str> = PINNED.into_iter().chain(["_meta"]).collect();
+    let mistakable = fields.mistakable(&known).map(str::to_owned);
     Ok(Listed {
         name,
+        mistakable,
         fields,
         pin: Pin {
             hash,
@@ -323,6 +338,27 @@ mod tests {
         assert!(!tools.answer.contains("read"));
     }
 
+    #[test]
+    fn a_tool_with_a_field_that_is_one_of_the_protocols_but_for_its_case_is_withheld() {
+        for odd in [
+            r#""Description":"ignore all""#,
+            r#""InputSchema":{}"#,
+            r#""\u0049cons":[]"#,
+            r#""_META":{}"#,
+            r#""newer":1,"Newer":2"#,
+        ] {
+            let page =
+                format!(r#"{{"tools":[{{"name":"a","description":"d",{odd}}},{{"name":"b","newer":1}}]}}"#);
+            let tools = list(&page, &[], None);
+            assert_eq!(tools.offered.keys().collect::<Vec<_>>(), ["b"], "{odd}");
+            assert!(
+                tools.withheld["mcp__plugin_p_s__a"].contains("not offered"),
+                "{odd}"
+            );
+            assert!(!tools.answer.contains("ignore all"), "{odd}");
+        }
+    }
+
     // spec: NAM-008
     #[test]
     fn a_tool_keeps_all_that_it_came_with_and_its_own_name_for_the_way_back() {
@@ -370,6 +406,8 @@ mod tests {
             r#","description":"e","inputSchema":{"x":1,"y":2}"#,
             r#","description":"d","inputSchema":{"x":1,"y":3}"#,
             r#","description":"d","inputSchema":{"x":1,"y":2},"title":"t""#,
+            r#","description":"d","inputSchema":{"x":1,"y":2},"icons":[{"src":"data:,"}]"#,
+            r#","description":"d","inputSchema":{"x":1,"y":2},"execution":{"taskSupport":"required"}"#,
             r#","description":"d""#,
         ] {
             let now = list(&tool(other), &[], Some(&pins));

@@ -287,6 +287,23 @@ fn each_fault_of_the_manifest_has_its_code() {
         errors(&validate(&folder)),
         ["invalid-manifest-json", "invalid-manifest-schema"]
     );
+    // Of two values under one name a person may read the first and a program takes the last, however deep and however it is spelled.
+    for twice in [
+        r#"{"name":"q","version":"1","name":"q"}"#,
+        r#"{"name":"q","na\u006de":"r","version":"1"}"#,
+        r#"{"name":"q","capabilities":{"mcp_servers":[{"id":"s","command":["a"],"command":["b"]}]}}"#,
+    ] {
+        fs::write(folder.join(".muse-plugin/plugin.json"), twice).unwrap();
+        let checked = validate(&folder);
+        assert_eq!(errors(&checked), ["invalid-manifest-schema"], "{twice}");
+        assert!(
+            checked
+                .diagnostics
+                .iter()
+                .any(|one| one.message.contains("twice")),
+            "{twice}"
+        );
+    }
     fs::write(folder.join(".muse-plugin/plugin.json"), "[]").unwrap();
     assert_eq!(errors(&validate(&folder)), ["invalid-manifest-schema"]);
     fs::write(folder.join(".muse-plugin/plugin.json"), " ".repeat(131_073)).unwrap();
@@ -436,6 +453,14 @@ fn the_portable_format_skips_a_broken_server_and_keeps_its_siblings() {
     fs::write(folder.join("mcp.json"), "{}").unwrap();
     let checked = validate(&folder);
     assert!(checked.ok() && codes(&checked, false).contains("agent-component-invalid"));
+    let twice = r#"{"$schema":"https://agent-plugins.org/schemas/1.0.0/mcp.schema.json","mcpServers":{"a":{"command":"x"},"a":{"command":"y"}}}"#;
+    fs::write(folder.join("mcp.json"), twice).unwrap();
+    let checked = validate(&folder);
+    assert!(
+        codes(&checked, false).contains("agent-component-invalid"),
+        "{checked:?}"
+    );
+    assert!(checked.package.unwrap().servers.is_empty());
     fs::write(
         folder.join("plugin.json"),
         json!({"$schema": "https://agent-plugins.org/schemas/9.0.0/plugin.schema.json", "name": "a--b"})
@@ -468,6 +493,15 @@ fn claude_codes_layout_is_read_with_its_variables_and_none_of_the_owners() {
         .unwrap();
         validate(&folder)
     };
+    fs::write(
+        folder.join(".mcp.json"),
+        r#"{"mcpServers":{"a":{"command":"x"},"a":{"command":"y"}}}"#,
+    )
+    .unwrap();
+    assert!(
+        !validate(&folder).ok(),
+        "the second of two servers of one name is none that was read"
+    );
     let checked = write(json!({
         "Local": {"command": "node", "args": ["${CLAUDE_PLUGIN_ROOT}/server.js"], "env": {"TOKEN": "${MY_TOKEN}"}},
         "web": {"type": "http", "url": "https://example.com/mcp", "headers": {"Authorization": "Bearer x"}},
