@@ -1,6 +1,6 @@
 //! Policies as a document that goes out and comes back, and what a changed one would have made of the calls there were. Never imports half of a document.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use muster_core::ids::{OwnerId, PolicyId};
 use muster_policy::{
@@ -8,7 +8,7 @@ use muster_policy::{
     weigh,
 };
 use muster_store::{Topic, Tx};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use super::edit::{at, clear, replace, scope_of, told};
@@ -47,17 +47,52 @@ pub struct Exported {
 
 /// A policy's own layers: null is absent, `[]` is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "Sent")]
 pub struct ExportedLayers {
     /// Over everything.
-    #[serde(default)]
     pub global: Option<Vec<Triple>>,
     /// Over the tasks of a project.
-    #[serde(default)]
     pub project: Option<Vec<Triple>>,
     /// Over one task.
-    #[serde(default)]
     pub task: Option<Vec<Triple>>,
+    /// Layers that the document did not name. They are absent, and where that would take a layer away it has to be said.
+    #[serde(skip)]
+    pub unsaid: Vec<LayerName>,
+}
+
+/// The layers as they are written; what is not named is told from null.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sent {
+    #[serde(default, deserialize_with = "named")]
+    global: Option<Option<Vec<Triple>>>,
+    #[serde(default, deserialize_with = "named")]
+    project: Option<Option<Vec<Triple>>>,
+    #[serde(default, deserialize_with = "named")]
+    task: Option<Option<Vec<Triple>>>,
+}
+
+fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+impl From<Sent> for ExportedLayers {
+    fn from(sent: Sent) -> Self {
+        let unsaid = [
+            (LayerName::Global, sent.global.is_none()),
+            (LayerName::Project, sent.project.is_none()),
+            (LayerName::Task, sent.task.is_none()),
+        ];
+        Self {
+            global: sent.global.flatten(),
+            project: sent.project.flatten(),
+            task: sent.task.flatten(),
+            unsaid: unsaid
+                .into_iter()
+                .filter_map(|(layer, unsaid)| unsaid.then_some(layer))
+                .collect(),
+        }
+    }
 }
 
 impl ExportedLayers {
@@ -111,6 +146,7 @@ async fn document(tx: &mut Tx, resources: &Resources, found: &Found) -> Result<E
             global: own(LayerName::Global),
             project: own(LayerName::Project),
             task: own(LayerName::Task),
+            unsaid: Vec::new(),
         },
     })
 }
@@ -225,6 +261,15 @@ pub async fn import_at(
         .write(owner, move |tx| {
             Box::pin(async move {
                 let resources = resources::all(tx).await?;
+                let mut names = BTreeSet::new();
+                for policy in &policies {
+                    let name = name_of(&policy.name)?;
+                    if let Some(name) = names.replace(name) {
+                        return Err(PolicyError::Import(format!(
+                            "the document has two policies called {name}, and which of them is meant is not known"
+                        )));
+                    }
+                }
                 let mut done = Vec::with_capacity(policies.len());
                 for policy in &policies {
                     done.push(import_one(tx, &resources, policy, there, revision, now).await?);
@@ -271,6 +316,7 @@ async fn import_one(
                     "the policy {name} is there with another parent, and a fork keeps the one it was made from"
                 )));
             }
+            nothing_unsaid_is_lost(tx, &found, &policy.layers.unsaid).await?;
             tx.number(&sql::EDITED, (found.id, now)).await?;
             found.id
         }
@@ -303,6 +349,21 @@ async fn import_one(
     };
     audit::record(tx, now, event).await?;
     Ok(found)
+}
+
+/// Refuses a document that would take away a layer which it does not name.
+async fn nothing_unsaid_is_lost(tx: &mut Tx, found: &Found, unsaid: &[LayerName]) -> Result<(), PolicyError> {
+    let policy = load::in_force(tx, found.id).await?;
+    let lost = unsaid.iter().find(|layer| {
+        may_author(found.parent.is_some(), **layer).is_ok() && *policy.layer(**layer) != Layer::absent()
+    });
+    match lost {
+        None => Ok(()),
+        Some(layer) => Err(PolicyError::Import(format!(
+            "it says nothing of the {layer} layer of {}, which is there; null takes a layer away, [] makes it deny everything",
+            found.name
+        ))),
+    }
 }
 
 /// A call that a changed policy would have answered otherwise.

@@ -118,6 +118,50 @@ fn an_import_is_stored_whole_or_not_at_all() {
 }
 
 #[test]
+fn an_import_takes_no_layer_away_that_it_does_not_name_and_no_policy_twice() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        desk.grant(GLOBAL, "db_read", "any", "deny").await;
+        let revision = desk.shown().await.revision;
+        let document = |text: serde_json::Value| serde_json::from_value::<Exported>(text).unwrap();
+        let short = document(json!({"name": "careful", "layers": {"task": [["db_read", "any", "allow"]]}}));
+        let nothing = document(json!({"name": "careful", "layers": {}}));
+        let told = document(
+            json!({"name": "careful", "layers": {"global": null, "task": [["db_read", "any", "allow"]]}}),
+        );
+        for unsaid in [&short, &nothing] {
+            let refused = policies::import(app, owner, vec![unsaid.clone()], WhenThere::Replace)
+                .await
+                .unwrap_err();
+            assert_eq!(refused.code(), "bad_import");
+            assert!(
+                refused
+                    .to_string()
+                    .contains("says nothing of the global layer of careful"),
+                "{refused}"
+            );
+        }
+        let twins = policies::import(app, owner, vec![told.clone(), told.clone()], WhenThere::Replace)
+            .await
+            .unwrap_err();
+        assert!(
+            twins.to_string().contains("two policies called careful"),
+            "{twins}"
+        );
+        assert_eq!(desk.shown().await.revision, revision, "nothing was changed");
+        // What is said is done, and a policy that is new has nothing to lose.
+        policies::import(app, owner, vec![told], WhenThere::Replace)
+            .await
+            .unwrap();
+        assert_eq!(desk.shown().await.layers.global.state, "absent");
+        let new = document(json!({"name": "new", "layers": {"task": []}}));
+        policies::import(app, owner, vec![new], WhenThere::Refuse)
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
 fn a_simulation_lists_the_calls_that_would_be_answered_otherwise() {
     on_desks(|desk| async move {
         let (app, owner) = (desk.app(), desk.owner());
