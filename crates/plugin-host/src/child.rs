@@ -288,8 +288,7 @@ pub(crate) async fn start(
         .current_dir(&plan.cwd)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+        .stderr(Stdio::piped());
     let (mut child, known) = spawn(&mut command).map_err(|error| unstarted(&plan.cwd, &error))?;
     let (Some(mut stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())

@@ -144,15 +144,23 @@ impl Host {
             return Err(PluginError::Invalid(staged.checked.diagnostics.clone()));
         };
         let source = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
-        self.book.change(|ledger| {
+        self.change_and_sweep(|ledger| {
             if ledger.packages.contains_key(&package.id) {
                 return Err(PluginError::NameTaken(package.id.clone()));
             }
             let installed = self.place(&staged, &package, source)?;
             ledger.packages.insert(package.id.clone(), installed);
-            self.sweep(ledger);
             Ok(package.id.clone())
         })
+    }
+
+    /// Changes the ledger and then removes the copies that it names no more. Not before: whoever is killed in between, or has no room for the ledger,
+    /// has what the old one names. What is left over so is removed by the next act.
+    fn change_and_sweep<T>(
+        &self,
+        change: impl FnOnce(&mut Ledger) -> Result<T, PluginError>,
+    ) -> Result<T, PluginError> {
+        self.book.change_then(change, |ledger| self.sweep(ledger))
     }
 
     fn place(&self, staged: &Staged, package: &Package, source: PathBuf) -> Result<Installed, Fault> {
@@ -199,14 +207,13 @@ impl Host {
             checked.package = None;
         }
         let package = checked.package.clone();
-        let refused = self.book.change(|ledger| {
+        let refused = self.change_and_sweep(|ledger| {
             self.installed(ledger, plugin)?;
             match (&package, &staged) {
                 (Some(package), Some(staged)) => {
                     let installed = self.place(staged, package, source.clone())?;
                     ledger.packages.insert(plugin.to_owned(), installed);
-                    self.sweep(ledger);
-                    Ok::<_, PluginError>(false)
+                    Ok(false)
                 }
                 _ => {
                     if let Some(installed) = ledger.packages.get_mut(plugin) {
@@ -227,10 +234,9 @@ impl Host {
     /// # Errors
     /// [`PluginError::NotFound`]; a fault.
     pub fn remove(&self, plugin: &str) -> Result<(), PluginError> {
-        self.book.change(|ledger| {
+        self.change_and_sweep(|ledger| {
             self.installed(ledger, plugin)?;
             ledger.forget(plugin);
-            self.sweep(ledger);
             Ok(())
         })
     }

@@ -3,7 +3,8 @@
 //!
 //! muster starts itself again with the word [`WORD`] and the server's command. The launcher then
 //!
-//! 1. closes every descriptor above 2 that it inherited,
+//! 1. leaves its session for one of its own, which has no terminal: a server could type into the owner's otherwise; and closes every descriptor above 2
+//!    that it inherited,
 //! 2. reads from its standard input who its parent is and what the server's variables are; it has none itself, because a variable of a
 //!    package's can make any program run the package's code,
 //! 3. becomes the reaper of its descendants (Linux), so that none can leave by losing its parent, and closes itself to their looks,
@@ -30,7 +31,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getpgid, getppid};
+use nix::unistd::{Pid, getpgid, getppid, setsid};
 
 use crate::processes;
 
@@ -116,6 +117,7 @@ pub fn run(command: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn supervise(command: &[OsString]) -> Result<u8, String> {
     let broken = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+    setsid().map_err(|error| broken("the process could not leave the owner's terminal", &error))?;
     close_inherited().map_err(|error| broken("inherited files could not be closed", &error))?;
     // Not through the buffered one, which would take what is the server's.
     let handed = io::stdin().as_fd().try_clone_to_owned().map(File::from);

@@ -237,21 +237,32 @@ impl Book {
         &self,
         change: impl FnOnce(&mut Ledger) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.rewrite(true, change)
+        self.rewrite(true, change, |_| {})
+    }
+
+    /// As [`Book::change`], with what may be done only once the change stands on the disk: still under the lock, and not at all where it was not written.
+    pub(crate) fn change_then<T, E: From<Fault>>(
+        &self,
+        change: impl FnOnce(&mut Ledger) -> Result<T, E>,
+        then: impl FnOnce(&Ledger),
+    ) -> Result<T, E> {
+        self.rewrite(true, change, then)
     }
 
     /// As [`Book::change`], for facts whose loss in a power cut costs nothing, and only while there is room for them.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Ledger)) -> Result<(), Fault> {
-        self.rewrite(false, |ledger| {
+        let change = |ledger: &mut Ledger| {
             change(ledger);
             Ok(())
-        })
+        };
+        self.rewrite(false, change, |_| {})
     }
 
     fn rewrite<T, E: From<Fault>>(
         &self,
         durable: bool,
         change: impl FnOnce(&mut Ledger) -> Result<T, E>,
+        then: impl FnOnce(&Ledger),
     ) -> Result<T, E> {
         let _lock = self.lock()?;
         let before = self.read()?;
@@ -281,6 +292,7 @@ impl Book {
             }
             tree::replace(&self.path, &text, durable).map_err(|error| failed("write", &self.path, error))?;
         }
+        then(&after);
         Ok(value)
     }
 

@@ -441,15 +441,112 @@ fn a_full_disk_stores_nothing_and_says_so() {
 }
 
 #[test]
-#[ignore = "run as a process of its own by a_full_disk_stores_nothing_and_says_so"]
+fn where_the_ledger_has_no_room_the_approved_copy_stays_and_goes_on_being_served() {
+    let world = World::new();
+    let key = world.installed("p", &[]);
+    // Enough that the ledger is longer than the 10 KiB which the process below may write to a file, and no file of a package is.
+    for number in 0..30 {
+        world.installed(&format!("q{number}"), &[]);
+    }
+    let root = world.host.ready(&key).unwrap().root;
+    fs::write(world.path("packages/p/new"), "changed").unwrap();
+    for act in ["update", "remove"] {
+        let run = std::process::Command::new("sh")
+            .arg("-c")
+            .arg("ulimit -f 20; trap '' XFSZ; exec \"$0\" --ignored --exact packages::installs_what_it_is_told --nocapture")
+            .arg(std::env::current_exe().unwrap())
+            .env("TEST_ACT", act)
+            .env("TEST_PACKAGE", "p")
+            .env("TEST_DATA", world.path("data"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert!(
+            said.contains("refused: ") && said.contains("ledger.json"),
+            "{act}: {said}"
+        );
+        let now = world.host.ready(&key).unwrap();
+        assert_eq!(now.root, root, "{act}");
+        assert!(now.root.join("mcp/server.py").exists(), "{act}");
+    }
+    // With room again both are done, and only what is named is kept.
+    world.host.update("p").unwrap();
+    world.host.remove("p").unwrap();
+    assert!(!root.exists());
+}
+
+#[test]
+#[ignore = "run as a process of its own, which may write no more than so much to a file"]
 fn installs_what_it_is_told() {
     let data = std::env::var("TEST_DATA").unwrap();
     let package = std::env::var("TEST_PACKAGE").unwrap();
     let host = Host::new(Path::new(&data), muster_core::Clock::system());
-    match host.install(Path::new(&package)) {
+    let done = match std::env::var("TEST_ACT").as_deref() {
+        Ok("update") => host.update(&package).map(|()| package),
+        Ok("remove") => host.remove(&package).map(|()| package),
+        _ => host.install(Path::new(&package)),
+    };
+    match done {
         Ok(id) => println!("installed: {id}"),
         Err(error) => println!("refused: {error}"),
     }
+}
+
+/// A server that opens the terminal of whoever starts it types what is run there once muster has ended.
+#[test]
+fn a_server_has_no_terminal_though_its_host_has_one() {
+    let world = World::new();
+    world.settings(&json!({"approval_mode": "never-ask"}));
+    world.installed("p", &[]);
+    let run = std::process::Command::new(crate::common::python())
+        .args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--ignored",
+            "--exact",
+            "packages::looks_for_the_terminal",
+            "--nocapture",
+        ])
+        .env("TEST_DATA", world.path("data"))
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(said.contains("the host: opened"), "{said}");
+    assert!(
+        said.contains("the server: No such device or address, in a session of its own"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+#[ignore = "run on a terminal by a_server_has_no_terminal_though_its_host_has_one"]
+async fn looks_for_the_terminal() {
+    let data = std::env::var("TEST_DATA").unwrap();
+    let host = Host::new(Path::new(&data), muster_core::Clock::system());
+    let options = muster_plugin_host::session::Options {
+        session: "s".to_owned(),
+        dir: std::env::temp_dir(),
+        launcher: crate::common::launcher(),
+        approver: std::sync::Arc::new(muster_plugin_host::session::Nobody),
+        budgets: Default::default(),
+    };
+    let mut agent = crate::common::Agent::new(host.ready(&key()).unwrap(), options);
+    agent.initialize().await;
+    let found = agent.call("environment", json!({})).await["structuredContent"].clone();
+    let own = match fs::File::open("/dev/tty") {
+        Ok(_) => "opened".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let session = i64::from(nix::unistd::getsid(None).unwrap().as_raw());
+    let whose = if found["session"] == session {
+        "ours"
+    } else {
+        "a session of its own"
+    };
+    println!("the host: {own}");
+    println!("the server: {}, in {whose}", found["terminal"].as_str().unwrap());
+    agent.close().await;
 }
 
 // spec: LIF-018

@@ -122,7 +122,12 @@ def call(request):
                 open_files[fd] = os.readlink("/proc/self/fd/" + fd)
             except OSError:
                 pass
-        answer(request, text("x", structuredContent={
+        try:
+            os.close(os.open("/dev/tty", os.O_RDWR))
+            terminal = "opened"
+        except OSError as error:
+            terminal = os.strerror(error.errno)
+        answer(request, text("x", structuredContent={"terminal": terminal, "session": os.getsid(0),
             "env": dict(os.environ), "argv": sys.argv, "cwd": os.getcwd(), "files": open_files,
             "pid": os.getpid(), "group": os.getpgrp(), "file": os.path.abspath(__file__),
             "signals": sorted(int(s) for s in signal.pthread_sigmask(signal.SIG_BLOCK, []))}))
