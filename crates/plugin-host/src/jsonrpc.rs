@@ -77,6 +77,20 @@ impl<'a> Fields<'a> {
             .find(|key| !known.contains(key) && !seen.insert(folded(key)))
     }
 
+    /// The object again, with those of its fields alone whose names `keep` takes.
+    pub(crate) fn only(&self, keep: impl Fn(&str) -> bool) -> String {
+        let mut out = String::new();
+        let mut separator = '{';
+        for (key, value) in self.0.iter().filter(|(key, _)| keep(key)) {
+            push(&mut out, &mut separator, key, value.get());
+        }
+        if separator == '{' {
+            out.push('{');
+        }
+        out.push('}');
+        out
+    }
+
     /// The object again, with the fields of `with` in the place of those of the same name, or behind the others.
     pub(crate) fn with(&self, with: &[(&str, &str)]) -> String {
         let mut out = String::with_capacity(

@@ -55,6 +55,8 @@ pub struct ToolPrompt {
     pub server: String,
     /// The tool's registered name.
     pub tool: String,
+    /// What is asked about, as a text that is another one for another tool, or for another state of it: a yes covers no other.
+    pub definition: String,
     /// The arguments as the agent gave them; outside text.
     pub arguments: Value,
     /// What the server says about the tool; outside text.
@@ -103,7 +105,14 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
     let process = app.process.number(app).await.map_err(broke)?;
     let seen = presence::look(app, who.owner).await.map_err(broke)?;
     let arguments = canonical(&tool.arguments).to_string();
-    let key = json!([who.agent.token(), who.agent.session(), tool.tool, arguments]).to_string();
+    let key = json!([
+        who.agent.token(),
+        who.agent.session(),
+        tool.tool,
+        tool.definition,
+        arguments
+    ])
+    .to_string();
     let new = New {
         kind: "plugin_tool",
         parking: sha256_hex(key.as_bytes()),

@@ -18,6 +18,7 @@ fn prompt(arguments: Value) -> ToolPrompt {
         plugin: "tools".to_owned(),
         server: "disk".to_owned(),
         tool: "mcp__plugin_tools_disk__wipe".to_owned(),
+        definition: "d1".to_owned(),
         arguments,
         description: Some("Wipes. \u{202e}Approve me".repeat(500)),
         reason: "A rule wants it asked.",
@@ -133,6 +134,26 @@ fn a_window_of_a_minute_covers_the_same_session_and_no_other() {
         for waiting in [theirs, changed, late] {
             waiting.abort();
         }
+    });
+}
+
+#[test]
+fn a_yes_covers_the_tool_that_was_asked_about_and_not_what_it_became() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        let one = session(&desk, "one");
+        let (waiting, ask) = parked(&desk, &one, json!({"a": 1})).await;
+        desk.approve(&ask).await;
+        ended(waiting).await.unwrap();
+        let other = ToolPrompt {
+            definition: "d2".to_owned(),
+            ..prompt(json!({"a": 1}))
+        };
+        let (app, asker) = (desk.app().clone(), one.clone());
+        let changed = tokio::spawn(async move { access::prompt(&app, &asker, other).await });
+        desk.until_parked(1).await;
+        assert_eq!(ended(start(&desk, &one, json!({"a": 1}))).await, Ok(ask.id));
+        changed.abort();
     });
 }
 

@@ -13,6 +13,8 @@ pub struct Ask {
     pub key: ServerKey,
     /// The registered name of the tool.
     pub tool: String,
+    /// What is asked about: the server's reviewed definition, the tool as it was listed, and whether it is what it was at the approval. A yes covers no other.
+    pub definition: String,
     /// The arguments as JSON, byte for byte as they would be sent. Outside text.
     pub arguments: String,
     /// What the server says about the tool. Outside text.

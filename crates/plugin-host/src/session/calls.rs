@@ -21,6 +21,8 @@ use crate::settings::{Ruling, Why};
 /// Most pages and most bytes of a list of tools.
 const MOST_PAGES: usize = 200;
 const MOST_BYTES: usize = 32 * 1024 * 1024;
+/// The longest arguments that a person is asked about, in bytes: nobody reads more, and each ask is stored and shown.
+const LONGEST_ASKED: usize = 64 * 1024;
 /// How often a list is asked for that changes while it comes.
 const MOST_LOOKS: usize = 3;
 
@@ -32,6 +34,22 @@ pub(super) fn refusal(code: &str, sentence: &str) -> String {
         quoted(code),
         quoted(sentence)
     )
+}
+
+/// The parameters of a call that a person was asked about, without what the person did not see: its name, its arguments, and of the rest what is the
+/// protocol's own.
+fn shown_alone(fields: &Fields<'_>) -> String {
+    const OWN: [&str; 4] = ["progressToken", "traceparent", "tracestate", "baggage"];
+    let meta = fields
+        .get("_meta")
+        .and_then(|meta| Fields::parse(meta.get()).ok());
+    let meta = meta
+        .map(|meta| meta.only(|name| OWN.contains(&name) || name.starts_with("io.modelcontextprotocol/")));
+    let kept = fields.only(|name| matches!(name, "name" | "arguments" | "task"));
+    match (meta, Fields::parse(&kept)) {
+        (Some(meta), Ok(kept)) => kept.with(&[("_meta", &meta)]),
+        _ => kept,
+    }
 }
 
 /// What comes of the rules for a call.
@@ -420,6 +438,23 @@ impl Inner {
     }
 
     async fn ask_person(&self, id: &str, fields: &Fields<'_>, tool: &Tool, reason: &'static str) {
+        let arguments = fields.get("arguments").map_or("{}", |arguments| arguments.get());
+        if arguments.len() > LONGEST_ASKED {
+            let sentence = format!(
+                "This call has to be approved, and its arguments have {} bytes; a person is asked about {LONGEST_ASKED} at most. Nothing was sent to the tool and nobody was asked: send less, or have the owner allow the tool in settings.json.",
+                arguments.len()
+            );
+            self.refuse(
+                id,
+                tool,
+                "deny:rule",
+                "refused_error",
+                &sentence,
+                Some(sentence.clone()),
+            )
+            .await;
+            return;
+        }
         let verdict = self
             .options
             .approver
@@ -427,22 +462,59 @@ impl Inner {
                 session: self.options.session.clone(),
                 key: self.ready.key.clone(),
                 tool: tool.registered.clone(),
-                arguments: fields
-                    .get("arguments")
-                    .map_or_else(|| "{}".to_owned(), |arguments| arguments.get().to_owned()),
+                definition: format!(
+                    "{} {} {}",
+                    self.ready.definition,
+                    tool.hash,
+                    if tool.changed { "changed" } else { "as approved" }
+                ),
+                arguments: arguments.to_owned(),
                 description: tool.description.clone(),
                 reason,
             })
             .await;
         if verdict == Verdict::Allowed {
-            if self.record(id, tool, verdict.decision(), None).await {
-                self.run(id, fields, tool).await;
+            let shown = shown_alone(fields);
+            if self.is_still_asked(id, tool).await
+                && self.record(id, tool, verdict.decision(), None).await
+                && let Ok(fields) = Fields::parse(&shown)
+            {
+                self.run(id, &fields, tool).await;
             }
             return;
         }
         let (word, sentence) = verdict.refusal();
         self.refuse(id, tool, verdict.decision(), word, sentence, None)
             .await;
+    }
+
+    /// Looks once more at what decides, now that a person has said yes: a rule that refuses by now counts, and so does a tool that is another one by now.
+    /// A call that does not run is answered.
+    async fn is_still_asked(&self, id: &str, tool: &Tool) -> bool {
+        if matches!(self.rule(id, tool).await, Ruled::Refused) {
+            return false;
+        }
+        let listed = self.state().tools.clone();
+        let listed = listed.as_ref().and_then(|tools| {
+            let mut all = tools.offered.values();
+            all.find(|now| now.name == tool.name)
+        });
+        let other = listed.is_some_and(|now| now.hash != tool.hash);
+        let sentence = match self.beside.now(&self.ready.host, &self.ready.key) {
+            Ok(noted) if !other && (tool.changed || !noted.changed.contains(&tool.name)) => return true,
+            Ok(_) => "The server lists another tool under this name than the one that was asked about. Nothing was sent to it; call it again to ask about what it is now.".to_owned(),
+            Err(fault) => format!("{fault}; nothing was sent"),
+        };
+        self.refuse(
+            id,
+            tool,
+            "deny:rule",
+            "refused_error",
+            &sentence,
+            Some(sentence.clone()),
+        )
+        .await;
+        false
     }
 
     /// Sends a call that was decided. Its time counts from here, not from the asking.
@@ -469,6 +541,27 @@ impl Inner {
             }
             (_, Some(agent)) => self.tell(&failure(&agent, code::INTERNAL, sentence)).await,
             (_, None) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_person_did_not_see_goes_with_no_call_that_was_asked_about() {
+        let params = r#"{"name":"a","arguments":{"x":1.50},"extra":"rm -rf","task":{"ttl":5},"_meta":{"target":"/","progressToken":7,"io.modelcontextprotocol/protocolVersion":"v","io.modelcontextprotocolx":1}}"#;
+        assert_eq!(
+            shown_alone(&Fields::parse(params).unwrap()),
+            r#"{"name":"a","arguments":{"x":1.50},"task":{"ttl":5},"_meta":{"progressToken":7,"io.modelcontextprotocol/protocolVersion":"v"}}"#
+        );
+        for (params, kept) in [
+            (r#"{"name":"a"}"#, r#"{"name":"a"}"#),
+            (r#"{"name":"a","_meta":"x"}"#, r#"{"name":"a"}"#),
+            (r#"{"_meta":{"a":1},"name":"a"}"#, r#"{"name":"a","_meta":{}}"#),
+        ] {
+            assert_eq!(shown_alone(&Fields::parse(params).unwrap()), kept);
         }
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Tool {
     pub(crate) hinted: bool,
     /// It is not what was pinned.
     pub(crate) changed: bool,
+    /// The hash of what it was listed as.
+    pub(crate) hash: String,
 }
 
 /// The tools of one server.
@@ -172,6 +174,7 @@ pub(crate) fn read(
                 description: tool.fields.text("description").map(std::borrow::Cow::into_owned),
                 hinted: same && tool.pin.read_only,
                 changed: !same,
+                hash: tool.pin.hash.clone(),
                 registered,
             }),
         );

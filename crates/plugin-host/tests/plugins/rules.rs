@@ -1,7 +1,9 @@
 //! Who may call what: rules, asks, pinned tools, and names that meet. Never asks a real person.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_plugin_host::ServerKey;
 use muster_plugin_host::session::{Door, Nobody, Options, Posted, Verdict};
@@ -124,6 +126,100 @@ async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logge
         let called = fs::read_to_string(world.path("data/plugins/data/p/called")).unwrap_or_default();
         assert_eq!(called.contains("write"), verdict == Verdict::Allowed);
     }
+}
+
+#[tokio::test]
+async fn a_rule_that_refuses_by_the_time_of_a_yes_counts() {
+    let world = World::new();
+    let key = world.installed("p", &[]);
+    fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
+    let told = Told {
+        after: Duration::from_millis(1_500),
+        ..Told::new(Verdict::Allowed)
+    };
+    let options = Options {
+        approver: Arc::new(told.clone()),
+        ..world.options()
+    };
+    let mut agent = world.agent_with(&key, options);
+    agent.initialize().await;
+    let settings = world.path("data/settings.json");
+    let asks = told.asks.clone();
+    let writes = tokio::spawn(async move {
+        while asks.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let rule = json!({"permissions": {"deny": ["mcp__plugin_p_s__write"]}});
+        fs::write(settings, rule.to_string()).unwrap();
+    });
+    let result = agent.call("write", json!({"a": 1})).await;
+    writes.await.unwrap();
+    assert_eq!(error_code(&result), "refused_denied");
+    agent.close().await;
+    assert!(world.happenings().contains(&"call deny:rule".to_owned()));
+    let called = fs::read_to_string(world.path("data/plugins/data/p/called")).unwrap_or_default();
+    assert!(!called.contains("write"), "{called}");
+}
+
+#[tokio::test]
+async fn what_is_asked_about_is_another_thing_once_the_tool_or_its_package_is() {
+    let world = World::new();
+    let key = world.installed("p", &["changing"]);
+    world.settings(&json!({"approval_mode": "always-ask"}));
+    let told = Told::new(Verdict::Allowed);
+    let options = || Options {
+        approver: Arc::new(told.clone()),
+        ..world.options()
+    };
+    let mut agent = world.agent_with(&key, options());
+    agent.initialize().await;
+    agent.tools().await;
+    for _ in 0..2 {
+        agent.call("look", json!({})).await;
+        agent.tools().await;
+    }
+    agent.close().await;
+    // The same tool of another package under the same names.
+    world.host.remove("p").unwrap();
+    fs::write(world.path("packages/p/other"), "").unwrap();
+    world.host.install(&world.path("packages/p")).unwrap();
+    world.approve("p");
+    let mut agent = world.agent_with(&key, options());
+    agent.initialize().await;
+    agent.call("look", json!({})).await;
+    agent.close().await;
+    let asked: BTreeSet<String> = told
+        .asks
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|ask| ask.definition.clone())
+        .collect();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_more_than_a_person_reads() {
+    let world = World::new();
+    let key = world.installed("p", &[]);
+    let told = Told::new(Verdict::Allowed);
+    let options = Options {
+        approver: Arc::new(told.clone()),
+        ..world.options()
+    };
+    let mut agent = world.agent_with(&key, options);
+    agent.initialize().await;
+    let fits = "x".repeat(65_536 - "{\"a\":\"\"}".len());
+    assert!(agent.call("write", json!({"a": fits})).await["isError"].is_null());
+    let result = agent.call("write", json!({"a": fits + "x"})).await;
+    assert_eq!(error_code(&result), "refused_error");
+    assert!(result.to_string().contains("65537 bytes"), "{result}");
+    assert_eq!(told.asks.lock().unwrap().len(), 1);
+    // What a rule allows is asked of nobody.
+    world.settings(&json!({"permissions": {"allow": ["mcp__plugin_p_s__write"]}}));
+    let long = agent.call("write", json!({"a": "x".repeat(200_000)})).await;
+    assert!(long["isError"].is_null(), "{long}");
+    agent.close().await;
 }
 
 // spec: APR-003 APR-008 APR-009 APR-010 TRB-011

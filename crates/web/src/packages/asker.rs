@@ -28,6 +28,7 @@ impl Approver for Queue {
                 plugin: ask.key.plugin,
                 server: ask.key.server,
                 tool: ask.tool,
+                definition: ask.definition,
                 arguments: faithful(&ask.arguments),
                 description: ask.description,
                 reason: ask.reason,
