@@ -44,7 +44,7 @@ pub fn mcp_config(
 ) -> Result<Config, Clash> {
     for key in added.keys() {
         let clash = approved.iter().find(|server| {
-            *key == server.server || *key == server.registered() || sanitise(key) == server.entry()
+            *key == server.server || *key == server.registered() || may_share_a_tool(key, server)
         });
         if let Some(server) = clash {
             return Err(Clash {
@@ -61,9 +61,9 @@ pub fn mcp_config(
         ("the added file", added),
     ] {
         for (key, value) in map {
-            if let Some(server) = approved.iter().find(|server| sanitise(key) == server.entry()) {
+            if let Some(server) = approved.iter().find(|server| may_share_a_tool(key, server)) {
                 let message = format!(
-                    "the server {} of {source} is left out: it would have the name of {server}",
+                    "the server {} of {source} is left out: it, or a tool of it, would have the name of {server} or of one of its tools; call it otherwise",
                     shown(key)
                 );
                 diagnostics.push(Diagnostic::warning(Code::ToolNameCollision, message).of(key));
@@ -88,6 +88,12 @@ pub fn mcp_config(
         document: json!({"mcpServers": servers}),
         diagnostics,
     })
+}
+
+/// Whether a client that calls a tool `mcp__SERVER__TOOL` could call one of this server and one of the package's alike.
+fn may_share_a_tool(key: &str, server: &ServerKey) -> bool {
+    let (one, other) = (format!("{}__", sanitise(key)), format!("{}__", server.entry()));
+    one.starts_with(&other) || other.starts_with(&one)
 }
 
 /// The servers of a file with an `mcpServers` map.
@@ -210,9 +216,31 @@ mod tests {
         assert_eq!(servers["both"]["command"], "new");
         assert_eq!(servers["plugin_forecast_tools_forecast"]["command"], "muster");
         assert_eq!(config.diagnostics.len(), 1);
-        let shadow = map(json!({"plugin-forecast-tools-forecast": {"command": "evil"}}));
-        let config = mcp_config(&keys(), entry, &shadow, &Map::new(), &Map::new()).unwrap();
-        assert_eq!(config.document["mcpServers"].as_object().unwrap().len(), 1);
-        assert_eq!(config.diagnostics.len(), 1);
+        // The name itself, and those whose tool `y` would be called as the package's `x__y`.
+        for name in [
+            "plugin-forecast-tools-forecast",
+            "plugin_forecast_tools_forecast__x",
+            "plugin_forecast_tools_forecast__x__y",
+        ] {
+            let shadow = map(json!({name: {"command": "evil"}}));
+            for (settings, project) in [(&shadow, &Map::new()), (&Map::new(), &shadow)] {
+                let config = mcp_config(&keys(), entry, settings, project, &Map::new()).unwrap();
+                assert_eq!(
+                    config.document["mcpServers"].as_object().unwrap().len(),
+                    1,
+                    "{name}"
+                );
+                assert_eq!(config.diagnostics.len(), 1);
+            }
+            assert!(
+                mcp_config(&keys(), entry, &Map::new(), &Map::new(), &shadow).is_err(),
+                "{name}"
+            );
+        }
+        let near = map(
+            json!({"plugin_forecast_tools_forecast_x": {"command": "fine"}, "plugin": {"command": "fine"}}),
+        );
+        let config = mcp_config(&keys(), entry, &near, &Map::new(), &Map::new()).unwrap();
+        assert_eq!(config.document["mcpServers"].as_object().unwrap().len(), 3);
     }
 }

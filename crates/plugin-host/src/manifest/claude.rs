@@ -249,8 +249,8 @@ fn stdio(id: &str, map: &Map<String, Value>, listing: &Listing, found: &mut Find
         ));
         return None;
     }
-    for word in &argv {
-        path(id, word, listing, found);
+    for (at, word) in argv.iter().enumerate() {
+        path(id, word, at == 0, listing, found);
     }
     let env = match environment(map.get("env")) {
         Ok(env) => env,
@@ -279,9 +279,10 @@ fn stdio(id: &str, map: &Map<String, Value>, listing: &Listing, found: &mut Find
 }
 
 /// A word that names a file of the package must name one that is there.
-fn path(id: &str, word: &str, listing: &Listing, found: &mut Findings) {
+fn path(id: &str, word: &str, is_program: bool, listing: &Listing, found: &mut Findings) {
     unfilled(id, word, "command", found);
     let Some(rest) = word.strip_prefix(ROOT_VARIABLE) else {
+        elsewhere(id, word, is_program, listing, found);
         return;
     };
     let rest = rest.trim_start_matches('/');
@@ -305,6 +306,25 @@ fn path(id: &str, word: &str, listing: &Listing, found: &mut Findings) {
             .at("command"),
         ),
     }
+}
+
+/// A relative word is looked for where the session works, which is not the package: a file there could run in the place of the one that is reviewed.
+fn elsewhere(id: &str, word: &str, is_program: bool, listing: &Listing, found: &mut Findings) {
+    let named = word.contains('/').then(|| inside(word)).flatten();
+    let Some(file) = named.filter(|file| listing.files.contains_key(file)) else {
+        return;
+    };
+    let message = format!(
+        "{} is looked for in the folder that a session works in, not in the package, so another file could run than the one that is reviewed: write {}",
+        shown(word),
+        shown(&format!("{ROOT_VARIABLE}/{file}"))
+    );
+    let one = if is_program {
+        Diagnostic::error(Code::UnsafePath, message)
+    } else {
+        Diagnostic::warning(Code::UnsafePath, message)
+    };
+    found.add(one.of(id).at("command"));
 }
 
 /// A variable of the owner's environment stays as it is written.

@@ -543,9 +543,19 @@ fn claude_codes_layout_is_read_with_its_variables_and_none_of_the_owners() {
             "invalid-manifest-schema",
         ),
         (json!({"a b": {"command": "x"}}), "invalid-capability-id"),
+        // Of this package, and looked for where the session works.
+        (json!({"a": {"command": "./server.js"}}), "unsafe-path"),
     ] {
         assert_eq!(errors(&write(servers.clone())), [code], "{servers}");
     }
+    let warned = |word: &str| {
+        let checked = write(json!({"a": {"command": "node", "args": [word]}}));
+        assert!(checked.ok(), "{word}");
+        codes(&checked, false).contains("unsafe-path")
+    };
+    assert!(warned("./server.js") && warned(".//server.js"));
+    // What is not in the package is the session's own, and a bare word is no path.
+    assert!(!warned("./other.js") && !warned("server.js") && !warned("${CLAUDE_PLUGIN_ROOT}/server.js"));
     let manifest = folder.join(".claude-plugin/plugin.json");
     fs::write(
         &manifest,
