@@ -144,13 +144,12 @@ impl Host {
             return Err(PluginError::Invalid(staged.checked.diagnostics.clone()));
         };
         let source = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
-        self.book.change(|ledger| {
+        self.change(|ledger| {
             if ledger.packages.contains_key(&package.id) {
                 return Err(PluginError::NameTaken(package.id.clone()));
             }
             let installed = self.place(&staged, &package, source)?;
             ledger.packages.insert(package.id.clone(), installed);
-            self.sweep(ledger);
             Ok(package.id.clone())
         })
     }
@@ -199,13 +198,12 @@ impl Host {
             checked.package = None;
         }
         let package = checked.package.clone();
-        let refused = self.book.change(|ledger| {
+        let refused = self.change(|ledger| {
             self.installed(ledger, plugin)?;
             match (&package, &staged) {
                 (Some(package), Some(staged)) => {
                     let installed = self.place(staged, package, source.clone())?;
                     ledger.packages.insert(plugin.to_owned(), installed);
-                    self.sweep(ledger);
                     Ok::<_, PluginError>(false)
                 }
                 _ => {
@@ -227,10 +225,9 @@ impl Host {
     /// # Errors
     /// [`PluginError::NotFound`]; a fault.
     pub fn remove(&self, plugin: &str) -> Result<(), PluginError> {
-        self.book.change(|ledger| {
+        self.change(|ledger| {
             self.installed(ledger, plugin)?;
             ledger.forget(plugin);
-            self.sweep(ledger);
             Ok(())
         })
     }
@@ -307,7 +304,7 @@ impl Host {
     /// [`PluginError::NotFound`], [`PluginError::HashMismatch`], [`PluginError::NotAllowed`]; a fault.
     pub fn decide(&self, target: &Target, act: Act, hash: Option<&str>) -> Result<Vec<Decided>, PluginError> {
         let now = self.clock.now();
-        self.book.change(|ledger| {
+        self.change(|ledger| {
             let mut decided = Vec::new();
             let installed = self.installed(ledger, target.plugin())?.clone();
             let meant: Vec<&Capability> = installed
@@ -509,6 +506,15 @@ impl Host {
             .packages
             .get(plugin)
             .ok_or_else(|| PluginError::NotFound(format!("package {}", crate::diagnostic::shown(plugin))))
+    }
+
+    /// Changes the ledger. Copies go when the ledger that does not name them stands on the disk, never before: an act that fails, or is killed, leaves
+    /// every copy that was approved. What a killed one left over goes at the next.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Ledger) -> Result<T, PluginError>,
+    ) -> Result<T, PluginError> {
+        self.book.change(change, |ledger| self.sweep(ledger))
     }
 
     fn sweep(&self, ledger: &Ledger) {
