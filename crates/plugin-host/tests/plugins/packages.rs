@@ -10,15 +10,15 @@ use serde_json::json;
 
 use crate::common::World;
 
-fn status(host: &Host, id: &str) -> Status {
+pub(crate) fn status(host: &Host, id: &str) -> Status {
     host.inspect(id).unwrap().capabilities[0].status
 }
 
-fn key() -> ServerKey {
+pub(crate) fn key() -> ServerKey {
     ServerKey::new("p", "s")
 }
 
-fn target() -> Target {
+pub(crate) fn target() -> Target {
     Target::One(key().stable_id())
 }
 
@@ -431,41 +431,7 @@ fn a_full_disk_stores_nothing_and_says_so() {
     world.host.install(&folder).unwrap();
 }
 
-// The ledger is larger than a file may be, the copies are not: the failure comes after the new copy has its name.
-#[test]
-fn an_update_whose_ledger_is_not_written_leaves_the_approved_copy_and_the_next_act_clears_up() {
-    let world = World::new();
-    let folder = world.package("p", &[]);
-    world.host.install(&folder).unwrap();
-    world.host.decide(&target(), Act::Approve, None).unwrap();
-    let ledger = world.path("data/plugins/ledger.json");
-    let mut book: serde_json::Value = serde_json::from_slice(&fs::read(&ledger).unwrap()).unwrap();
-    book["starts"]["plugin:p:mcp_server:s"] =
-        json!({"at": book["packages"]["p"]["at"], "ok": false, "error": "x".repeat(200_000)});
-    fs::write(&ledger, book.to_string()).unwrap();
-    let copies = || -> usize {
-        let found = fs::read_dir(world.path("data/plugins/cache/p"))
-            .unwrap()
-            .flatten();
-        found.filter(|entry| entry.path().is_dir()).count()
-    };
-    fs::write(folder.join("more"), "new").unwrap();
-    let said = with_little_disk("packages::updates_what_it_is_told", &folder, &world.path("data"));
-    assert!(said.contains("refused: muster could not write"), "{said}");
-    assert_eq!(status(&world.host, "p"), Status::TrustedEnabled);
-    assert!(world.host.ready(&key()).is_ok());
-    assert_eq!(copies(), 1, "what was stored for nothing is gone");
-    // As after a kill between the copy and the ledger.
-    fs::create_dir_all(world.path("data/plugins/cache/p").join("ab".repeat(32))).unwrap();
-    assert_eq!(copies(), 2);
-    world.host.decide(&target(), Act::Disable, None).unwrap();
-    assert_eq!(copies(), 1);
-    world.host.update("p").unwrap();
-    assert_eq!(copies(), 1);
-    assert_eq!(status(&world.host, "p"), Status::Modified);
-}
-
-fn with_little_disk(test: &str, package: &Path, data: &Path) -> String {
+pub(crate) fn with_little_disk(test: &str, package: &Path, data: &Path) -> String {
     let run = std::process::Command::new("sh")
         .arg("-c")
         .arg("ulimit -f 128; trap '' XFSZ; exec \"$0\" --ignored --exact \"$1\" --nocapture")
@@ -476,17 +442,6 @@ fn with_little_disk(test: &str, package: &Path, data: &Path) -> String {
         .output()
         .unwrap();
     String::from_utf8_lossy(&run.stdout).into_owned()
-}
-
-#[test]
-#[ignore = "run as a process of its own by an_update_whose_ledger_is_not_written_leaves_the_approved_copy_and_the_next_act_clears_up"]
-fn updates_what_it_is_told() {
-    let data = std::env::var("TEST_DATA").unwrap();
-    let host = Host::new(Path::new(&data), muster_core::Clock::system());
-    match host.update("p") {
-        Ok(()) => println!("updated"),
-        Err(error) => println!("refused: {error}"),
-    }
 }
 
 #[test]
