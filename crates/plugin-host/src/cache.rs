@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use muster_core::Fault;
@@ -138,11 +138,22 @@ impl Cache {
         .map(drop)
     }
 
-    /// Keeps the copy until the result is dropped.
-    pub(crate) fn hold(&self, id: &str, digest: &str) -> Result<InUse, Fault> {
+    /// Keeps the copy until the result is dropped; `None` when it went away meanwhile.
+    pub(crate) fn hold(&self, id: &str, digest: &str) -> Result<Option<InUse>, Fault> {
         let path = self.use_path(id, digest);
         let held = open_lock(&path).and_then(|file| file.lock_shared().map(|()| file));
-        held.map(InUse).map_err(|error| failed("lock", &path, error))
+        let file = match held {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("lock", &path, error)),
+        };
+        // A lock on a file that has lost its name keeps nothing: who sweeps looks at the name.
+        let named = fs::symlink_metadata(&path).ok();
+        let held = file.metadata().ok();
+        let same = named
+            .zip(held)
+            .is_some_and(|(named, held)| (named.dev(), named.ino()) == (held.dev(), held.ino()));
+        Ok(same.then_some(InUse(file)))
     }
 
     /// The listing of a copy, which outlives the copy while a decision names it.

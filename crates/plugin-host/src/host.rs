@@ -144,7 +144,7 @@ impl Host {
             return Err(PluginError::Invalid(staged.checked.diagnostics.clone()));
         };
         let source = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
-        self.change_and_sweep(|ledger| {
+        self.change(|ledger| {
             if ledger.packages.contains_key(&package.id) {
                 return Err(PluginError::NameTaken(package.id.clone()));
             }
@@ -154,21 +154,12 @@ impl Host {
         })
     }
 
-    /// Changes the ledger and then removes the copies that it names no more. Not before: whoever is killed in between, or has no room for the ledger,
-    /// has what the old one names. What is left over so is removed by the next act.
-    fn change_and_sweep<T>(
-        &self,
-        change: impl FnOnce(&mut Ledger) -> Result<T, PluginError>,
-    ) -> Result<T, PluginError> {
-        self.book.change_then(change, |ledger| self.sweep(ledger))
-    }
-
     fn place(&self, staged: &Staged, package: &Package, source: PathBuf) -> Result<Installed, Fault> {
         let digest = self.cache.place(staged, &package.id)?;
         let capabilities = package
             .reviewed(&digest)
             .into_iter()
-            .map(|(id, hash)| capability(package, id, hash))
+            .map(|(id, hash)| package.capability(id, hash))
             .collect();
         Ok(Installed {
             name: package.name.clone(),
@@ -207,13 +198,13 @@ impl Host {
             checked.package = None;
         }
         let package = checked.package.clone();
-        let refused = self.change_and_sweep(|ledger| {
+        let refused = self.change(|ledger| {
             self.installed(ledger, plugin)?;
             match (&package, &staged) {
                 (Some(package), Some(staged)) => {
                     let installed = self.place(staged, package, source.clone())?;
                     ledger.packages.insert(plugin.to_owned(), installed);
-                    Ok(false)
+                    Ok::<_, PluginError>(false)
                 }
                 _ => {
                     if let Some(installed) = ledger.packages.get_mut(plugin) {
@@ -234,7 +225,7 @@ impl Host {
     /// # Errors
     /// [`PluginError::NotFound`]; a fault.
     pub fn remove(&self, plugin: &str) -> Result<(), PluginError> {
-        self.change_and_sweep(|ledger| {
+        self.change(|ledger| {
             self.installed(ledger, plugin)?;
             ledger.forget(plugin);
             Ok(())
@@ -264,17 +255,22 @@ impl Host {
     /// # Errors
     /// [`PluginError::NotFound`]; a fault.
     pub fn inspect(&self, plugin: &str) -> Result<Inspection, PluginError> {
-        let ledger = self.book.read()?;
-        let installed = self.installed(&ledger, plugin)?;
-        let stored = self.cache.verify(plugin, &installed.digest, Depth::Stamps);
-        let broken = stored.as_ref().err().map(ToString::to_string);
-        Ok(Inspection::of(
-            self,
-            &ledger,
-            plugin,
-            installed,
-            broken.as_deref(),
-        ))
+        let look = |ledger: &Ledger| {
+            let installed = self.installed(ledger, plugin)?;
+            let stored = self.cache.verify(plugin, &installed.digest, Depth::Stamps);
+            let broken = stored.as_ref().err().map(ToString::to_string);
+            let seen = Inspection::of(self, ledger, plugin, installed, broken.as_deref());
+            Ok::<_, PluginError>((seen, broken.is_some()))
+        };
+        let (seen, broken) = look(&self.book.read()?)?;
+        if !broken {
+            return Ok(seen);
+        }
+        // As in `ready`. Who may only read the folder is told what was seen first.
+        match self.book.still(look) {
+            Ok(again) => Ok(again?.0),
+            Err(_) => Ok(seen),
+        }
     }
 
     /// Reads every byte of a stored copy again, whatever its stamps say.
@@ -313,7 +309,7 @@ impl Host {
     /// [`PluginError::NotFound`], [`PluginError::HashMismatch`], [`PluginError::NotAllowed`]; a fault.
     pub fn decide(&self, target: &Target, act: Act, hash: Option<&str>) -> Result<Vec<Decided>, PluginError> {
         let now = self.clock.now();
-        self.book.change(|ledger| {
+        self.change(|ledger| {
             let mut decided = Vec::new();
             let installed = self.installed(ledger, target.plugin())?.clone();
             let meant: Vec<&Capability> = installed
@@ -439,18 +435,18 @@ impl Host {
     /// # Errors
     /// [`PluginError::NotFound`], [`PluginError::NotRunnable`], [`PluginError::NameCollision`]; a fault.
     pub fn ready(&self, key: &ServerKey) -> Result<Ready, PluginError> {
-        // An update between the look and the lock takes the copy away; the second look sees the new one.
-        match self.look(key) {
+        match self.look(&self.book.read()?, key) {
             Err(PluginError::NotRunnable {
                 status: Status::Blocked,
                 ..
-            }) => self.look(key),
-            other => other,
+            }) => {}
+            other => return other,
         }
+        // An act of another process may have taken the copy away since the ledger was read. Under its lock nothing moves.
+        self.book.still(|ledger| self.look(ledger, key))?
     }
 
-    fn look(&self, key: &ServerKey) -> Result<Ready, PluginError> {
-        let ledger = self.book.read()?;
+    fn look(&self, ledger: &Ledger, key: &ServerKey) -> Result<Ready, PluginError> {
         let id = key.stable_id();
         let missing = || PluginError::NotFound(key.to_string());
         let installed = ledger.packages.get(&key.plugin).ok_or_else(missing)?;
@@ -465,16 +461,18 @@ impl Host {
         let stored = self
             .cache
             .verify(&key.plugin, &installed.digest, Depth::Stamps)
-            .is_ok();
+            .is_ok()
+            && in_use.is_some();
         let refused = |status: Status| PluginError::NotRunnable {
             what: key.to_string(),
             status,
             advice: crate::inspect::advice(status, &key.plugin),
         };
-        match status(&facts(installed, one, stored, &trust)) {
-            Status::TrustedEnabled => {}
-            other => return Err(refused(other)),
-        }
+        let in_use = match (status(&facts(installed, one, stored, &trust)), in_use) {
+            (Status::TrustedEnabled, Some(in_use)) => in_use,
+            (Status::TrustedEnabled, None) => return Err(refused(Status::Blocked)),
+            (other, _) => return Err(refused(other)),
+        };
         // What is started is read from the verified copy, not from what the ledger says of it.
         let package = manifest::validate(&root)
             .package
@@ -488,10 +486,7 @@ impl Host {
         let (Some(server), true) = (server, hash.as_ref() == Some(&one.hash)) else {
             return Err(refused(Status::Blocked));
         };
-        let others: Vec<ServerKey> = trusted(&ledger)
-            .into_iter()
-            .filter(|other| other != key)
-            .collect();
+        let others: Vec<ServerKey> = trusted(ledger).into_iter().filter(|other| other != key).collect();
         if let Some(other) = others.iter().find(|other| other.entry() == key.entry()) {
             return Err(PluginError::NameCollision {
                 what: key.to_string(),
@@ -517,6 +512,15 @@ impl Host {
             .ok_or_else(|| PluginError::NotFound(format!("package {}", crate::diagnostic::shown(plugin))))
     }
 
+    /// Changes the ledger. Copies go when the ledger that does not name them stands on the disk, never before: an act that fails, or is killed, leaves
+    /// every copy that was approved. What a killed one left over goes at the next.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Ledger) -> Result<T, PluginError>,
+    ) -> Result<T, PluginError> {
+        self.book.change(change, |ledger| self.sweep(ledger))
+    }
+
     fn sweep(&self, ledger: &Ledger) {
         let keep = ledger
             .packages
@@ -530,32 +534,6 @@ impl Host {
             .collect();
         self.cache.sweep(&keep, &listings);
     }
-}
-
-fn capability(package: &Package, id: StableId, hash: String) -> Capability {
-    let mut one = Capability {
-        id,
-        hash,
-        transport: None,
-        command: None,
-        url: None,
-    };
-    match one.id.kind {
-        Kind::McpServer => {
-            if let Some(server) = package.server(&one.id.id) {
-                one.transport = Some(server.transport().to_owned());
-                match &server.launch {
-                    Launch::Stdio { argv, .. } => one.command = Some(argv.clone()),
-                    Launch::Http { url, .. } => one.url = Some(url.clone()),
-                }
-            }
-        }
-        Kind::Hook => {
-            let hook = package.hooks.iter().find(|hook| hook.id == one.id.id);
-            one.command = hook.map(|hook| hook.argv.clone());
-        }
-    }
-    one
 }
 
 pub(crate) fn facts<'a>(

@@ -233,20 +233,21 @@ impl Book {
     }
 
     /// Changes it under its lock. An error of `change` leaves it as it was, and so does one without a change.
+    ///
+    /// `settle` gets what stands in the file afterwards, still under the lock: only then may go what it does not name. It is not called when nobody
+    /// knows what stands there.
     pub(crate) fn change<T, E: From<Fault>>(
         &self,
         change: impl FnOnce(&mut Ledger) -> Result<T, E>,
+        settle: impl FnOnce(&Ledger),
     ) -> Result<T, E> {
-        self.rewrite(true, change, |_| {})
+        self.rewrite(true, change, settle)
     }
 
-    /// As [`Book::change`], with what may be done only once the change stands on the disk: still under the lock, and not at all where it was not written.
-    pub(crate) fn change_then<T, E: From<Fault>>(
-        &self,
-        change: impl FnOnce(&mut Ledger) -> Result<T, E>,
-        then: impl FnOnce(&Ledger),
-    ) -> Result<T, E> {
-        self.rewrite(true, change, then)
+    /// Reads it under its lock, so that no act of another process is halfway while `look` looks.
+    pub(crate) fn still<T>(&self, look: impl FnOnce(&Ledger) -> T) -> Result<T, Fault> {
+        let _lock = self.lock()?;
+        Ok(look(&self.read()?))
     }
 
     /// As [`Book::change`], for facts whose loss in a power cut costs nothing, and only while there is room for them.
@@ -255,45 +256,56 @@ impl Book {
             change(ledger);
             Ok(())
         };
-        self.rewrite(false, change, |_| {})
+        self.rewrite(false, change, |_| ())
     }
 
     fn rewrite<T, E: From<Fault>>(
         &self,
         durable: bool,
         change: impl FnOnce(&mut Ledger) -> Result<T, E>,
-        then: impl FnOnce(&Ledger),
+        settle: impl FnOnce(&Ledger),
     ) -> Result<T, E> {
         let _lock = self.lock()?;
         let before = self.read()?;
         let mut after = before.clone();
-        let value = change(&mut after)?;
-        if after != before {
-            after.version = VERSION;
-            let mut text = serde_json::to_vec_pretty(&after).map_err(|error| {
-                Fault::other("the ledger of packages could not be written").because(error)
-            })?;
-            text.push(b'\n');
-            if !durable && text.len() > self.most_noted {
-                return Err(Fault::other(format!(
-                    "{} has no room for more notes about servers; remove packages that are not used",
-                    self.path.display()
-                ))
-                .into());
-            }
-            // What could not be read again is not written: everything that was decided would be lost with it.
-            if text.len() as u64 > self.largest {
-                return Err(Fault::other(format!(
-                    "{} would have more than {} bytes, so it stays as it was and nothing was changed; remove packages that are not used",
-                    self.path.display(),
-                    self.largest
-                ))
-                .into());
-            }
-            tree::replace(&self.path, &text, durable).map_err(|error| failed("write", &self.path, error))?;
+        let changed = change(&mut after);
+        if changed.is_err() || after == before {
+            settle(&before);
+            return changed;
         }
-        then(&after);
-        Ok(value)
+        after.version = VERSION;
+        match self.write(&after, durable) {
+            Ok(()) => settle(&after),
+            Err(error) => {
+                // A write that failed late may have given the file its new words already.
+                if self.read().is_ok_and(|now| now == before) {
+                    settle(&before);
+                }
+                return Err(error.into());
+            }
+        }
+        changed
+    }
+
+    fn write(&self, ledger: &Ledger, durable: bool) -> Result<(), Fault> {
+        let mut text = serde_json::to_vec_pretty(ledger)
+            .map_err(|error| Fault::other("the ledger of packages could not be written").because(error))?;
+        text.push(b'\n');
+        if !durable && text.len() > self.most_noted {
+            return Err(Fault::other(format!(
+                "{} has no room for more notes about servers; remove packages that are not used",
+                self.path.display()
+            )));
+        }
+        // What could not be read again is not written: everything that was decided would be lost with it.
+        if text.len() as u64 > self.largest {
+            return Err(Fault::other(format!(
+                "{} would have more than {} bytes, so it stays as it was and nothing was changed; remove packages that are not used",
+                self.path.display(),
+                self.largest
+            )));
+        }
+        tree::replace(&self.path, &text, durable).map_err(|error| failed("write", &self.path, error))
     }
 
     /// Waits for the lock. It goes when the file is closed, also by a death.
@@ -347,6 +359,10 @@ pub(crate) fn is_absent(path: &Path) -> bool {
 mod tests {
     use super::*;
 
+    fn changed(book: &Book, change: impl FnOnce(&mut Ledger) -> Result<(), Fault>) -> Result<(), Fault> {
+        book.change(change, |_| ())
+    }
+
     #[test]
     fn a_damaged_ledger_is_an_error_and_stays_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
@@ -380,7 +396,7 @@ mod tests {
         book.note(|ledger| put(ledger, pins("a", 1_000))).unwrap();
         assert!(book.note(|ledger| put(ledger, pins("b", 1_000))).is_err());
         assert_eq!(book.read().unwrap().pins.len(), 1);
-        book.change(|ledger| {
+        changed(&book, |ledger| {
             put(ledger, pins("c", 1_000));
             Ok::<_, Fault>(())
         })
@@ -396,7 +412,7 @@ mod tests {
             ..Book::new(dir.path())
         };
         let add = |size: usize| {
-            book.change(|ledger| {
+            changed(&book, |ledger| {
                 let pins = Pins {
                     definition: "x".repeat(size),
                     ..Pins::default()
@@ -412,7 +428,7 @@ mod tests {
         assert!(refused.contains("nothing was changed"), "{refused}");
         assert_eq!(book.read().unwrap().pins.len(), 1);
         // Removing what is there always goes.
-        book.change(|ledger| {
+        changed(&book, |ledger| {
             ledger.pins.clear();
             Ok::<_, Fault>(())
         })

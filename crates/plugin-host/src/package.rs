@@ -7,6 +7,7 @@ use muster_core::secret::sha256_hex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::ledger::Capability;
 use crate::names::{Kind, ServerKey, StableId};
 
 /// Which format a package is written in.
@@ -142,6 +143,33 @@ impl Server {
 }
 
 impl Package {
+    /// What the ledger keeps of one server or hook.
+    pub(crate) fn capability(&self, id: StableId, hash: String) -> Capability {
+        let mut one = Capability {
+            id,
+            hash,
+            transport: None,
+            command: None,
+            url: None,
+        };
+        match one.id.kind {
+            Kind::McpServer => {
+                if let Some(server) = self.server(&one.id.id) {
+                    one.transport = Some(server.transport().to_owned());
+                    match &server.launch {
+                        Launch::Stdio { argv, .. } => one.command = Some(argv.clone()),
+                        Launch::Http { url, .. } => one.url = Some(url.clone()),
+                    }
+                }
+            }
+            Kind::Hook => {
+                let hook = self.hooks.iter().find(|hook| hook.id == one.id.id);
+                one.command = hook.map(|hook| hook.argv.clone());
+            }
+        }
+        one
+    }
+
     /// Everything that is reviewed, with the hash of its definition in a package of this digest.
     pub(crate) fn reviewed(&self, digest: &str) -> Vec<(StableId, String)> {
         let id = |kind, id: &str| StableId {

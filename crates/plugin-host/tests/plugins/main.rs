@@ -1,6 +1,7 @@
 //! Packages and sessions from outside the crate, with real processes and real sockets on loopback. Never needs a network.
 #![cfg(test)]
 
+mod acts;
 mod bridge;
 mod common;
 mod doors;

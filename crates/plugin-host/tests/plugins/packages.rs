@@ -10,15 +10,15 @@ use serde_json::json;
 
 use crate::common::World;
 
-fn status(host: &Host, id: &str) -> Status {
+pub(crate) fn status(host: &Host, id: &str) -> Status {
     host.inspect(id).unwrap().capabilities[0].status
 }
 
-fn key() -> ServerKey {
+pub(crate) fn key() -> ServerKey {
     ServerKey::new("p", "s")
 }
 
-fn target() -> Target {
+pub(crate) fn target() -> Target {
     Target::One(key().stable_id())
 }
 
@@ -418,16 +418,7 @@ fn a_full_disk_stores_nothing_and_says_so() {
     let folder = world.package("p", &[]);
     fs::write(folder.join("large"), vec![b'x'; 1 << 20]).unwrap();
     // As an install that may write no more than 64 KiB to a file: the same way out as a full disk.
-    let exe = std::env::current_exe().unwrap();
-    let run = std::process::Command::new("sh")
-        .arg("-c")
-        .arg("ulimit -f 128; trap '' XFSZ; exec \"$0\" --ignored --exact packages::installs_what_it_is_told --nocapture")
-        .arg(exe)
-        .env("TEST_PACKAGE", &folder)
-        .env("TEST_DATA", world.path("data"))
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    let said = with_little_disk("packages::installs_what_it_is_told", &folder, &world.path("data"));
     assert!(
         said.contains("refused: muster could not copy the package"),
         "{said}"
@@ -438,6 +429,19 @@ fn a_full_disk_stores_nothing_and_says_so() {
         0
     );
     world.host.install(&folder).unwrap();
+}
+
+pub(crate) fn with_little_disk(test: &str, package: &Path, data: &Path) -> String {
+    let run = std::process::Command::new("sh")
+        .arg("-c")
+        .arg("ulimit -f 128; trap '' XFSZ; exec \"$0\" --ignored --exact \"$1\" --nocapture")
+        .arg(std::env::current_exe().unwrap())
+        .arg(test)
+        .env("TEST_PACKAGE", package)
+        .env("TEST_DATA", data)
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&run.stdout).into_owned()
 }
 
 #[test]
