@@ -68,7 +68,8 @@ impl Cache {
             .canonicalize()
             .map_err(|error| failed("find", source, error))?;
         let read = |error| failed("read the package in", &source, error);
-        let listing = tree::list(&source).map_err(read)?;
+        let opened = tree::open_root(&source).map_err(read)?;
+        let listing = tree::list_below(&opened).map_err(read)?;
         make_folder(&self.staging)?;
         // Who sweeps must not come between the making of a lock and its holding.
         let gate = self.staging.with_extension("gate");
@@ -91,9 +92,10 @@ impl Cache {
                 diagnostics: Vec::new(),
             },
         };
-        staged.index = tree::copy(&source, &listing, &staged.folder)
+        staged.index = tree::copy(&opened, &listing, &staged.folder)
             .map_err(|error| failed("copy the package from", &source, error))?;
-        staged.checked = manifest::check(&staged.folder, &listing);
+        let copied = tree::open_root(&staged.folder).map_err(read)?;
+        staged.checked = manifest::check(&copied, &listing);
         Ok(staged)
     }
 

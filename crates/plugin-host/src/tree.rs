@@ -1,6 +1,7 @@
 //! A package's files: listed within limits, copied and hashed in one reading, verified later by `verify`. Never follows a link and never opens anything but a regular file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CStr, CString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -8,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use muster_core::text::unseen;
-use nix::fcntl::OFlag;
+use nix::dir::Dir;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstatat};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -46,23 +49,94 @@ impl Listing {
     }
 }
 
+/// Opens a package's folder: every file of it is opened below this, so that no name on the way can become a link meanwhile.
+///
+/// # Errors
+/// When it is no folder, or a link.
+pub(crate) fn open_root(root: &Path) -> io::Result<File> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits())
+        .open(root)
+}
+
+/// Opens what lies at `path` below `root`, one part after the other; no part may be a link or lead up.
+fn open_part_by_part(root: &File, path: &str, last: OFlag) -> io::Result<File> {
+    let mut folder = root.try_clone()?;
+    let mut parts = path.split('/').peekable();
+    while let Some(part) = parts.next() {
+        if part == ".." {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it leads up"));
+        }
+        let kind = if parts.peek().is_some() {
+            OFlag::O_DIRECTORY
+        } else {
+            last
+        };
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | kind;
+        let part = if part.is_empty() { "." } else { part };
+        folder = File::from(openat(&folder, part, flags, Mode::empty())?);
+    }
+    Ok(folder)
+}
+
+/// Opens a regular file below `root` and nothing else: no link is followed anywhere on the way, no pipe is waited for.
+pub(crate) fn open_below(root: &File, path: &str) -> io::Result<File> {
+    regular(open_part_by_part(root, path, OFlag::O_NONBLOCK)?)
+}
+
+/// Reads a regular file below `root` of at most `limit` bytes.
+pub(crate) fn read_below(root: &File, path: &str, limit: u64) -> io::Result<Vec<u8>> {
+    read_opened(open_below(root, path)?, limit)
+}
+
+/// The kind and the length of what a folder holds under a name; a link is a link.
+fn look_at(folder: &Dir, name: &CStr) -> io::Result<(SFlag, u64)> {
+    let found = fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    let kind = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT;
+    Ok((kind, u64::try_from(found.st_size).unwrap_or_default()))
+}
+
+/// The names in a folder.
+fn names_in(folder: &mut Dir) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in folder.iter() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name != c"." && name != c".." {
+            names.push(name.to_owned());
+        }
+        // Nobody fills the memory with names; a few over the limit, beside those that are left out, are enough to say so.
+        if names.len() > MOST_ENTRIES + LEFT_OUT.len() {
+            break;
+        }
+    }
+    Ok(names)
+}
+
 /// Lists a package's folder. What must not be in a package is a problem and is not listed.
 ///
 /// # Errors
 /// When a folder cannot be read.
 pub(crate) fn list(root: &Path) -> io::Result<Listing> {
+    list_below(&open_root(root)?)
+}
+
+/// As [`list`], of a folder that is open.
+pub(crate) fn list_below(root: &File) -> io::Result<Listing> {
     let mut listing = Listing::default();
     let mut total = 0_u64;
-    let mut left = vec![(root.to_path_buf(), String::new(), 0_usize)];
+    let mut left = vec![(".".to_owned(), String::new(), 0_usize)];
     while let Some((folder, prefix, level)) = left.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let Some(name) = name
+        let mut folder = Dir::from_fd(open_part_by_part(root, &folder, OFlag::O_DIRECTORY)?.into())?;
+        for entry in names_in(&mut folder)? {
+            let Some(name) = entry
                 .to_str()
+                .ok()
                 .filter(|name| name.chars().all(|c| unseen(c).is_none()))
             else {
-                let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+                let path = format!("{prefix}{}", entry.to_string_lossy());
                 let message = format!(
                     "the name of {} holds bytes or characters that cannot be shown; rename it",
                     shown(&path)
@@ -71,8 +145,8 @@ pub(crate) fn list(root: &Path) -> io::Result<Listing> {
                 continue;
             };
             let path = format!("{prefix}{name}");
-            let found = fs::symlink_metadata(entry.path())?;
-            if found.is_dir() && LEFT_OUT.contains(&name) {
+            let (kind, length) = look_at(&folder, &entry)?;
+            if kind == SFlag::S_IFDIR && LEFT_OUT.contains(&name) {
                 continue;
             }
             if listing.files.len() + listing.folders.len() >= MOST_ENTRIES {
@@ -81,17 +155,17 @@ pub(crate) fn list(root: &Path) -> io::Result<Listing> {
                 listing.cut = true;
                 return Ok(listing);
             }
-            if found.is_dir() {
+            if kind == SFlag::S_IFDIR {
                 if level + 1 >= MOST_LEVELS {
                     let message = format!("{} lies deeper than {MOST_LEVELS} folders", shown(&path));
                     listing.problem(Code::InvalidPluginPackage, &path, message);
                     continue;
                 }
-                left.push((entry.path(), format!("{path}/"), level + 1));
+                left.push((path.clone(), format!("{path}/"), level + 1));
                 listing.folders.insert(path);
-            } else if found.is_file() {
-                total = total.saturating_add(found.len());
-                if found.len() > LARGEST_FILE || total > LARGEST_PACKAGE {
+            } else if kind == SFlag::S_IFREG {
+                total = total.saturating_add(length);
+                if length > LARGEST_FILE || total > LARGEST_PACKAGE {
                     let message = format!(
                         "{} makes the package too large: a file may have {} MiB, a package {} MiB",
                         shown(&path),
@@ -105,8 +179,8 @@ pub(crate) fn list(root: &Path) -> io::Result<Listing> {
                     }
                     continue;
                 }
-                listing.files.insert(path, found.len());
-            } else if found.is_symlink() {
+                listing.files.insert(path, length);
+            } else if kind == SFlag::S_IFLNK {
                 let message = format!(
                     "{} is a symbolic link; put the file itself into the package",
                     shown(&path)
@@ -131,6 +205,10 @@ pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(flags.bits())
         .open(path)?;
+    regular(file)
+}
+
+fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
@@ -233,14 +311,14 @@ impl Index {
 ///
 /// # Errors
 /// Any failed read or write, a file that became another kind of thing, or grew over the limit. What was written stays for the caller to remove.
-pub(crate) fn copy(from: &Path, listing: &Listing, to: &Path) -> io::Result<Index> {
+pub(crate) fn copy(from: &File, listing: &Listing, to: &Path) -> io::Result<Index> {
     DirBuilder::new().mode(0o700).create(to)?;
     for folder in &listing.folders {
         DirBuilder::new().mode(0o700).create(to.join(folder))?;
     }
     let total = AtomicU64::new(0);
     let files = in_parallel(listing.files.keys(), |path| {
-        copy_file(&from.join(path), &to.join(path), &total)
+        copy_file(open_below(from, path)?, &to.join(path), &total)
     })?;
     let folders = listing.folders.clone();
     // Nobody adds a file by mistake, an interpreter's cache for one.
@@ -255,8 +333,7 @@ pub(crate) fn copy(from: &Path, listing: &Listing, to: &Path) -> io::Result<Inde
     Ok(Index { folders, files })
 }
 
-fn copy_file(from: &Path, to: &Path, total: &AtomicU64) -> io::Result<Stored> {
-    let mut source = open_plain(from)?;
+fn copy_file(mut source: File, to: &Path, total: &AtomicU64) -> io::Result<Stored> {
     let exec = source.metadata()?.mode() & 0o111 != 0;
     let mut target = OpenOptions::new()
         .write(true)
@@ -292,8 +369,8 @@ fn copy_file(from: &Path, to: &Path, total: &AtomicU64) -> io::Result<Stored> {
 }
 
 /// Hashes one file of a stored copy where it lies.
-pub(crate) fn hash_file(path: &Path) -> io::Result<Stored> {
-    let mut file = open_plain(path)?;
+pub(crate) fn hash_file(root: &File, path: &str) -> io::Result<Stored> {
+    let mut file = open_below(root, path)?;
     // The stamp from before the reading: a write meanwhile moves it on and is seen the next time.
     let found = file.metadata()?;
     let mut hash = Sha256::new();
@@ -362,14 +439,15 @@ pub(crate) fn in_parallel<'a, T: Send>(
 /// # Errors
 /// A failed read, or something in it that no package may hold.
 pub(crate) fn index_of(root: &Path) -> io::Result<Index> {
-    let listing = list(root)?;
+    let root = open_root(root)?;
+    let listing = list_below(&root)?;
     if let Some(problem) = listing.problems.first() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             problem.message.clone(),
         ));
     }
-    let files = in_parallel(listing.files.keys(), |path| hash_file(&root.join(path)))?;
+    let files = in_parallel(listing.files.keys(), |path| hash_file(&root, path))?;
     Ok(Index {
         folders: listing.folders,
         files,
@@ -438,4 +516,37 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_becomes_a_link_after_it_was_listed_leads_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (package, secret) = (dir.path().join("package"), dir.path().join("secret"));
+        fs::create_dir_all(package.join("a/data")).unwrap();
+        fs::create_dir_all(secret.join("data")).unwrap();
+        fs::write(package.join("a/data/file"), "good").unwrap();
+        fs::write(secret.join("data/file"), "secret").unwrap();
+        let root = open_root(&package).unwrap();
+        let listing = list_below(&root).unwrap();
+        assert_eq!(listing.files.keys().collect::<Vec<_>>(), ["a/data/file"]);
+        copy(&root, &listing, &dir.path().join("first")).unwrap();
+        fs::rename(package.join("a"), dir.path().join("aside")).unwrap();
+        std::os::unix::fs::symlink(&secret, package.join("a")).unwrap();
+        assert!(copy(&root, &listing, &dir.path().join("second")).is_err());
+        assert!(
+            !fs::read_to_string(dir.path().join("second/a/data/file")).is_ok_and(|text| text == "secret")
+        );
+        assert!(read_below(&root, "a/data/file", 100).is_err());
+        assert!(read_below(&root, "../secret/data/file", 100).is_err());
+        assert!(hash_file(&root, "a/data/file").is_err());
+        // The folder itself stays the one that was opened.
+        fs::rename(&package, dir.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink(&secret, &package).unwrap();
+        assert!(read_below(&root, "data/file", 100).is_err());
+        assert!(open_root(&package).is_err());
+    }
 }

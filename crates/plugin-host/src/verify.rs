@@ -16,7 +16,8 @@ use std::path::Path;
 
 use crate::diagnostic::shown;
 use crate::tree::{
-    Index, LEFT_OUT, MOST_ENTRIES, Stamp, hash_file, in_parallel, index_of, list, open_plain, remove, replace,
+    Index, LEFT_OUT, MOST_ENTRIES, Stamp, hash_file, in_parallel, index_of, list, open_plain, open_root,
+    remove, replace,
 };
 
 /// How much older than the index a stamp must be to count.
@@ -98,7 +99,8 @@ pub(crate) fn verify(
     if doubtful.is_empty() {
         return Ok(index);
     }
-    let read = in_parallel(doubtful.into_iter(), |path| hash_file(&root.join(path))).map_err(unreadable)?;
+    let opened = open_root(root).map_err(unreadable)?;
+    let read = in_parallel(doubtful.into_iter(), |path| hash_file(&opened, path)).map_err(unreadable)?;
     for (path, now) in read {
         match index.files.get_mut(&path) {
             Some(file) if file.sha256 == now.sha256 && file.exec == now.exec => *file = now,
@@ -171,7 +173,7 @@ mod tests {
         fs::write(source.join("mcp/__pycache__/x.pyc"), "x").unwrap();
         fs::write(source.join("README"), "read me").unwrap();
         let (root, index_path) = (dir.path().join("copy"), dir.path().join("index.json"));
-        let index = copy(&source, &list(&source).unwrap(), &root).unwrap();
+        let index = copy(&open_root(&source).unwrap(), &list(&source).unwrap(), &root).unwrap();
         write_index(&index_path, &index).unwrap();
         (dir, root, index_path, index)
     }

@@ -5,6 +5,7 @@ mod claude;
 mod native;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 
 use muster_core::text::unseen;
@@ -55,7 +56,8 @@ impl Checked {
 pub fn validate(root: &Path) -> Checked {
     // A link to the folder itself is the caller's way of naming it; below it none is followed.
     let listed = root.canonicalize().and_then(|root| {
-        let listing = tree::list(&root)?;
+        let root = tree::open_root(&root)?;
+        let listing = tree::list_below(&root)?;
         Ok((root, listing))
     });
     match listed {
@@ -71,9 +73,9 @@ pub fn validate(root: &Path) -> Checked {
 }
 
 /// Reads the package whose files are `listing`.
-pub(crate) fn check(root: &Path, listing: &Listing) -> Checked {
+pub(crate) fn check(root: &File, listing: &Listing) -> Checked {
     let mut found = Findings::new(listing.problems.clone());
-    let read = |path: &str| tree::read_plain(&root.join(path), LARGEST_MANIFEST);
+    let read = |path: &str| tree::read_below(root, path, LARGEST_MANIFEST);
     let package = read_family(&read, listing, &mut found);
     found.finish(package)
 }
