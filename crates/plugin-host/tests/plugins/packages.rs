@@ -480,7 +480,7 @@ fn where_the_ledger_has_no_room_the_approved_copy_stays_and_goes_on_being_served
 }
 
 #[test]
-#[ignore = "run as a process of its own, which may write no more than so much to a file"]
+#[ignore = "run as a process of its own by a_full_disk_stores_nothing_and_says_so"]
 fn installs_what_it_is_told() {
     let data = std::env::var("TEST_DATA").unwrap();
     let package = std::env::var("TEST_PACKAGE").unwrap();
@@ -524,7 +524,7 @@ fn a_server_has_no_terminal_though_its_host_has_one() {
 }
 
 #[tokio::test]
-#[ignore = "run on a terminal by a_server_has_no_terminal_though_its_host_has_one"]
+#[ignore = "run as a process of its own by a_server_has_no_terminal_though_its_host_has_one"]
 async fn looks_for_the_terminal() {
     let data = std::env::var("TEST_DATA").unwrap();
     let host = Host::new(Path::new(&data), muster_core::Clock::system());
