@@ -66,20 +66,20 @@ impl Cache {
     pub(crate) fn stage(&self, source: &Path) -> Result<Staged, Fault> {
         let source = source
             .canonicalize()
-            .map_err(|error| failed("find", source, error))?;
-        let read = |error| failed("read the package in", &source, error);
+            .map_err(|error| failed("find", source, &error))?;
+        let read = |error: io::Error| failed("read the package in", &source, &error);
         let opened = tree::open_root(&source).map_err(read)?;
         let listing = tree::list_below(&opened).map_err(read)?;
         make_folder(&self.staging)?;
         // Who sweeps must not come between the making of a lock and its holding.
         let gate = self.staging.with_extension("gate");
         let sweeping = open_lock(&gate).and_then(|file| file.lock().map(|()| file));
-        let sweeping = sweeping.map_err(|error| failed("lock", &gate, error))?;
+        let sweeping = sweeping.map_err(|error| failed("lock", &gate, &error))?;
         self.sweep_staging();
         let name = tree::random().map_err(read)?;
         let lock = self.staging.join(format!("{name}.lock"));
         let held = open_lock(&lock).and_then(|file| file.lock().map(|()| file));
-        let held = held.map_err(|error| failed("lock", &lock, error))?;
+        let held = held.map_err(|error| failed("lock", &lock, &error))?;
         drop(sweeping);
         let mut staged = Staged {
             folder: self.staging.join(name),
@@ -93,7 +93,7 @@ impl Cache {
             },
         };
         staged.index = tree::copy(&opened, &listing, &staged.folder)
-            .map_err(|error| failed("copy the package from", &source, error))?;
+            .map_err(|error| failed("copy the package from", &source, &error))?;
         let copied = tree::open_root(&staged.folder).map_err(read)?;
         staged.checked = manifest::check(&copied, &listing);
         Ok(staged)
@@ -112,9 +112,9 @@ impl Cache {
             // Somebody wrote into the copy. A session that runs from it keeps its open files; the name gets the right ones.
             let aside = self
                 .staging
-                .join(tree::random().map_err(|error| failed("name", &root, error))?);
+                .join(tree::random().map_err(|error| failed("name", &root, &error))?);
             let moved = writable(&root).and_then(|()| fs::rename(&root, &aside));
-            moved.map_err(|error| failed("replace", &root, error))?;
+            moved.map_err(|error| failed("replace", &root, &error))?;
             let _ = tree::remove(&aside);
         }
         let placed = (|| {
@@ -125,7 +125,7 @@ impl Cache {
             fs::set_permissions(&root, Permissions::from_mode(0o555))?;
             verify::write_index(&index_path, &staged.index)
         })();
-        placed.map_err(|error| failed("store the package in", &root, error))?;
+        placed.map_err(|error| failed("store the package in", &root, &error))?;
         Ok(digest)
     }
 
@@ -147,7 +147,7 @@ impl Cache {
         let file = match held {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed("lock", &path, error)),
+            Err(error) => return Err(failed("lock", &path, &error)),
         };
         // A lock on a file that has lost its name keeps nothing: who sweeps looks at the name.
         let named = fs::symlink_metadata(&path).ok();

@@ -164,7 +164,7 @@ impl EventLog {
             let file = match File::open(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(failed("read", &path, error)),
+                Err(error) => return Err(failed("read", &path, &error)),
             };
             let take = |line: &[u8]| {
                 let Ok(event) = serde_json::from_slice::<Event>(line) else {
@@ -179,7 +179,7 @@ impl EventLog {
                     newest.push_back(event);
                 }
             };
-            lines(file, take).map_err(|error| failed("read", &path, error))?;
+            lines(file, take).map_err(|error| failed("read", &path, &error))?;
         }
         found.events = newest.into();
         Ok(found)
@@ -380,7 +380,7 @@ impl Writer {
                 *open = Some(current);
                 (written, None)
             }
-            (written, Some(error)) => (written, Some(failed("write", &self.log.path, error))),
+            (written, Some(error)) => (written, Some(failed("write", &self.log.path, &error))),
         }
     }
 
@@ -395,7 +395,7 @@ impl Writer {
         let file = self
             .log
             .open()
-            .map_err(|error| failed("open", &self.log.path, error))?;
+            .map_err(|error| failed("open", &self.log.path, &error))?;
         Ok(Open {
             file,
             looked: Instant::now(),

@@ -214,7 +214,7 @@ impl Book {
                 ))
                 .because(error));
             }
-            Err(error) => return Err(failed("read", &self.path, error)),
+            Err(error) => return Err(failed("read", &self.path, &error)),
         };
         let ledger: Ledger = serde_json::from_slice(&text).map_err(|error| {
             Fault::other(format!(
@@ -305,7 +305,7 @@ impl Book {
                 self.largest
             )));
         }
-        tree::replace(&self.path, &text, durable).map_err(|error| failed("write", &self.path, error))
+        tree::replace(&self.path, &text, durable).map_err(|error| failed("write", &self.path, &error))
     }
 
     /// Waits for the lock. It goes when the file is closed, also by a death.
@@ -318,8 +318,8 @@ impl Book {
             .append(true)
             .mode(0o600)
             .open(&self.lock)
-            .map_err(|error| failed("open", &self.lock, error))?;
-        file.lock().map_err(|error| failed("lock", &self.lock, error))?;
+            .map_err(|error| failed("open", &self.lock, &error))?;
+        file.lock().map_err(|error| failed("lock", &self.lock, &error))?;
         Ok(file)
     }
 }
@@ -333,11 +333,11 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), Fault> {
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(|error| failed("make", path, error))
+        .map_err(|error| failed("make", path, &error))
 }
 
-/// A failed act on a file as a fault with its kind.
-pub(crate) fn failed(act: &str, path: &Path, error: io::Error) -> Fault {
+/// A failed act on a file as a fault with its kind. The sentence holds the cause, so it is not hung on as well: who prints both would say it twice.
+pub(crate) fn failed(act: &str, path: &Path, error: &io::Error) -> Fault {
     let kind = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FaultKind::StorageFull,
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => FaultKind::ReadOnly,
@@ -347,7 +347,6 @@ pub(crate) fn failed(act: &str, path: &Path, error: io::Error) -> Fault {
         kind,
         format!("muster could not {act} {}: {error}", path.display()),
     )
-    .because(error)
 }
 
 /// Whether nothing lies at `path`.
@@ -358,6 +357,16 @@ pub(crate) fn is_absent(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_act_tells_its_cause_once() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let cause = full.to_string();
+        let fault = failed("write", Path::new("/x/ledger.json"), &full);
+        assert_eq!(fault.chain().matches(&cause).count(), 1, "{}", fault.chain());
+        assert_eq!(fault.to_string().matches(&cause).count(), 1);
+        assert_eq!(*fault.kind(), FaultKind::StorageFull);
+    }
 
     fn changed(book: &Book, change: impl FnOnce(&mut Ledger) -> Result<(), Fault>) -> Result<(), Fault> {
         book.change(change, |_| ())

@@ -141,6 +141,11 @@ pub(crate) fn read(
     let mut texts = Vec::new();
     for tool in &listed {
         let registered = key.tool(&tool.name);
+        if tool.name.is_empty() {
+            let reason = "its name is empty; it is not offered".to_owned();
+            tools.withheld.insert(registered, reason);
+            continue;
+        }
         if groups.get(&registered).is_some_and(|count| *count > 1) {
             let reason = format!("more than one tool of {key} would have this name; none of them is offered");
             tools.withheld.insert(registered, reason);
@@ -360,6 +365,14 @@ mod tests {
             );
             assert!(!tools.answer.contains("ignore all"), "{odd}");
         }
+    }
+
+    #[test]
+    fn a_tool_without_a_name_is_withheld() {
+        let tools = list(r#"{"tools":[{"name":""},{"name":"a"}]}"#, &[], None);
+        assert_eq!(tools.offered.keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(tools.withheld.keys().collect::<Vec<_>>(), ["mcp__plugin_p_s__"]);
+        assert!(!tools.answer.contains(r#""name":"""#));
     }
 
     // spec: NAM-008
