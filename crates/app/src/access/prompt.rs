@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::gate::{Facts, Wanted, Who};
 use super::lapsing::{ends_alone, lapse, leaves};
 use super::presence;
-use super::queue::{New, Placed, place};
+use super::queue::{New, Placed, TOO_LARGE, place};
 use super::state::{AskState, Unasked, canonical};
 use super::waiting::{Waiting, lives, to_its_end, until_decided};
 use crate::App;
@@ -59,6 +59,8 @@ pub struct ToolPrompt {
     pub definition: String,
     /// The arguments as the agent gave them; outside text.
     pub arguments: Value,
+    /// What the server would get beside them, as JSON; outside text.
+    pub beside: Option<String>,
     /// What the server says about the tool; outside text.
     pub description: Option<String>,
     /// Why it is asked, as a sentence.
@@ -71,7 +73,7 @@ impl ToolPrompt {
             .description
             .as_ref()
             .map(|text| text.chars().take(DESCRIPTION).collect());
-        json!({"plugin": self.plugin, "server": self.server, "description": description, "reason": self.reason})
+        json!({"plugin": self.plugin, "server": self.server, "description": description, "reason": self.reason, "beside": self.beside})
             .to_string()
     }
 }
@@ -87,6 +89,8 @@ pub enum Unanswered {
     NobodyToAsk,
     /// Sixteen wait already.
     Saturated,
+    /// It is larger than [`super::LARGEST_ASKED`]; nothing is stored of it but its audit row.
+    TooLarge,
     /// The call was given up, or something broke.
     Withdrawn,
 }
@@ -110,6 +114,7 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
         who.agent.session(),
         tool.tool,
         tool.definition,
+        tool.beside,
         arguments
     ])
     .to_string();
@@ -118,6 +123,7 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
         parking: sha256_hex(key.as_bytes()),
         approval: sha256_hex(key.as_bytes()),
         arguments,
+        beside: tool.beside.as_ref().map_or(0, String::len),
         pairs: json!([]),
         unasked: Some(Unasked::Never),
         about: Some(tool.about()),
@@ -152,6 +158,7 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
             Placed::Refused(refused) if refused.code == "refused_queue_saturated" => {
                 Err(Err(Unanswered::Saturated))
             }
+            Placed::Refused(refused) if refused.code == TOO_LARGE => Err(Err(Unanswered::TooLarge)),
             Placed::Refused(_) | Placed::AutoAllowed => Err(Err(Unanswered::NobodyToAsk)),
             Placed::Waits(place) => Ok(Waiting::new(&own, guarded, place)),
         })

@@ -24,6 +24,13 @@ pub(super) enum Queued<W> {
     Waits(W),
 }
 
+/// The most that a person is asked about, in bytes of the arguments' canonical JSON and of what is sent beside them: nobody reads more, and each ask is
+/// stored and shown whole.
+pub const LARGEST_ASKED: usize = 64 * 1024;
+
+/// The outcome of a call that is larger.
+pub(super) const TOO_LARGE: &str = "refused_error";
+
 /// A place in the queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
@@ -55,6 +62,8 @@ pub(super) struct New {
     pub(super) parking: String,
     pub(super) approval: String,
     pub(super) arguments: String,
+    /// Bytes of what a person is shown beside the arguments.
+    pub(super) beside: usize,
     pub(super) pairs: Value,
     pub(super) unasked: Option<Unasked>,
     /// What is kept besides: [`super::asks::Ask::about`].
@@ -109,6 +118,7 @@ async fn find(app: &App, agent: TokenId, who: &Who, call: &Call) -> Result<Queue
                     parking,
                     approval,
                     arguments,
+                    beside: 0,
                     pairs: asked_pairs(&stand.resources, asked.verdicts()),
                     unasked: None,
                     about: Some(json!({"pairs": facts.pairs, "policy": facts.policy}).to_string()),
@@ -183,6 +193,19 @@ pub(super) async fn place(
         None => Unasked::BySetting(settings::require_when_closed(tx).await?),
     };
     match turn(parked, seen.approver, unasked) {
+        Turn::Park if new.arguments.len().saturating_add(new.beside) > LARGEST_ASKED => {
+            facts.record(tx, now, TOO_LARGE, None, None);
+            Ok(Placed::Refused(refused(
+                TOO_LARGE,
+                format!(
+                    "Refused, and nothing was done: the call needs your owner's approval, and it has {} bytes of arguments, more than the \
+                     {LARGEST_ASKED} that a person is asked about. Send less, or ask your owner for a grant that allows it.",
+                    new.arguments.len().saturating_add(new.beside)
+                ),
+                facts,
+                None,
+            )))
+        }
         Turn::Park => {
             let expires_at = now.plus(settings::expiry(tx).await?);
             let ask = tx

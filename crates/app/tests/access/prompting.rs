@@ -9,7 +9,7 @@ use muster_core::ids::AskId;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::kit::{Desk, SECOND, at, on_desks, until_callers};
+use super::kit::{Desk, SECOND, TASK, at, on_desks, until_callers};
 
 type Waiting = JoinHandle<Result<AskId, Unanswered>>;
 
@@ -20,6 +20,7 @@ fn prompt(arguments: Value) -> ToolPrompt {
         tool: "mcp__plugin_tools_disk__wipe".to_owned(),
         definition: "d1".to_owned(),
         arguments,
+        beside: None,
         description: Some("Wipes. \u{202e}Approve me".repeat(500)),
         reason: "A rule wants it asked.",
     }
@@ -145,15 +146,38 @@ fn a_yes_covers_the_tool_that_was_asked_about_and_not_what_it_became() {
         let (waiting, ask) = parked(&desk, &one, json!({"a": 1})).await;
         desk.approve(&ask).await;
         ended(waiting).await.unwrap();
-        let other = ToolPrompt {
-            definition: "d2".to_owned(),
-            ..prompt(json!({"a": 1}))
-        };
-        let (app, asker) = (desk.app().clone(), one.clone());
-        let changed = tokio::spawn(async move { access::prompt(&app, &asker, other).await });
-        desk.until_parked(1).await;
+        let changes: [fn(&mut ToolPrompt); 2] = [
+            |tool| tool.definition = "d2".to_owned(),
+            |tool| tool.beside = Some(r#"{"task":{"ttl":1}}"#.to_owned()),
+        ];
+        for (count, change) in changes.into_iter().enumerate() {
+            let mut other = prompt(json!({"a": 1}));
+            change(&mut other);
+            let (app, asker) = (desk.app().clone(), one.clone());
+            tokio::spawn(async move { access::prompt(&app, &asker, other).await });
+            desk.until_parked(count + 1).await;
+        }
         assert_eq!(ended(start(&desk, &one, json!({"a": 1}))).await, Ok(ask.id));
-        changed.abort();
+    });
+}
+
+#[test]
+fn what_is_more_than_a_person_reads_is_asked_of_nobody() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        let agent = Asker::Agent(desk.agent.clone());
+        let most = "x".repeat(access::LARGEST_ASKED - json!({"a": ""}).to_string().len());
+        let more = start(&desk, &agent, json!({"a": format!("{most}x")}));
+        assert_eq!(ended(more).await, Err(Unanswered::TooLarge));
+        let mut beside = prompt(json!({"a": most.clone()}));
+        beside.beside = Some("{}".to_owned());
+        let refused = access::prompt(desk.app(), &agent, beside).await;
+        assert_eq!(refused, Err(Unanswered::TooLarge));
+        assert!(desk.asks(AskState::Parked).await.is_empty());
+        assert_eq!(desk.outcomes().await, ["refused_error", "refused_error"]);
+        let (waiting, ask) = parked(&desk, &agent, json!({"a": most})).await;
+        desk.refuse(&ask).await;
+        assert_eq!(ended(waiting).await, Err(Unanswered::ByPerson));
     });
 }
 
@@ -185,5 +209,18 @@ fn a_token_that_was_revoked_while_its_prompt_waited_runs_nothing() {
         assert!(matches!(late, Err(AskError::AlreadyDecided(AskState::Withdrawn))));
         assert_eq!(ended(waiting).await, Err(Unanswered::Withdrawn));
         assert_eq!(desk.newest_call().await.outcome.as_deref(), Some("withdrawn"));
+    });
+}
+
+#[test]
+fn a_call_of_musters_own_that_is_more_than_a_person_reads_asks_nobody() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        desk.grant(TASK, "db_read", "any", "allow").await;
+        desk.grant(TASK, "db_write", "any", "ask").await;
+        let long = format!("DELETE FROM t -- {}", "x".repeat(access::LARGEST_ASKED));
+        let call = desk.writes("prod", &long).await;
+        assert_eq!(desk.outcome(call).await, "refused_error");
+        assert!(desk.asks(AskState::Parked).await.is_empty());
     });
 }

@@ -174,6 +174,7 @@ fn in_full(ask: &Ask) -> Result<(), Failure> {
     if let (Some(plugin), Some(server)) = (about("plugin"), about("server")) {
         rows.push(("package", format!("{plugin}, its server {server}")));
     }
+    rows.extend(about("beside").map(|text| ("sent beside", text.to_owned())));
     rows.extend(about("description").map(|text| ("says of itself", text.to_owned())));
     rows.extend(about("reason").map(|text| ("asked because", text.to_owned())));
     rows.extend([

@@ -17,6 +17,8 @@ pub struct Ask {
     pub definition: String,
     /// The arguments as JSON, byte for byte as they would be sent. Outside text.
     pub arguments: String,
+    /// What the server would get beside the arguments, as JSON, where that is more than the protocol's own notes. Outside text.
+    pub beside: Option<String>,
     /// What the server says about the tool. Outside text.
     pub description: Option<String>,
     /// Why it is asked, as a sentence of muster's.
@@ -36,6 +38,8 @@ pub enum Verdict {
     NobodyToAsk,
     /// Too many asks wait already.
     Saturated,
+    /// It is more than a person is asked about.
+    TooLarge,
     /// The ask was given up before anybody decided, or could not be put.
     Withdrawn,
 }
@@ -49,6 +53,8 @@ impl Verdict {
             Self::Expired | Self::Withdrawn => "deny:expired",
             Self::NobodyToAsk => "deny:nobody_to_ask",
             Self::Saturated => "deny:queue_saturated",
+            // The log's words are fixed here as well; the audit and the agent are told `refused_error`.
+            Self::TooLarge => "deny:rule",
         }
     }
 
@@ -71,6 +77,10 @@ impl Verdict {
             Self::Withdrawn => (
                 "withdrawn",
                 "The ask about this call ended before the owner decided: the task was closed, the token was revoked, or muster could not ask. Nothing was sent to the tool.",
+            ),
+            Self::TooLarge => (
+                "refused_error",
+                "This call has to be approved, and it has more than the 64 KiB of arguments that a person is asked about. Nothing was sent to the tool and nobody was asked; send less, or have the owner allow the tool in settings.json.",
             ),
             Self::Saturated => (
                 "refused_queue_saturated",

@@ -21,8 +21,6 @@ use crate::settings::{Ruling, Why};
 /// Most pages and most bytes of a list of tools.
 const MOST_PAGES: usize = 200;
 const MOST_BYTES: usize = 32 * 1024 * 1024;
-/// The longest arguments that a person is asked about, in bytes: nobody reads more, and each ask is stored and shown.
-const LONGEST_ASKED: usize = 64 * 1024;
 /// How often a list is asked for that changes while it comes.
 const MOST_LOOKS: usize = 3;
 
@@ -36,8 +34,10 @@ pub(super) fn refusal(code: &str, sentence: &str) -> String {
     )
 }
 
-/// The parameters of a call that a person was asked about, without what the person did not see: its name, its arguments, and of the rest what is the
-/// protocol's own.
+/// What the protocol has beside a call's name and arguments, and a person is shown with them.
+const BESIDE: [&str; 3] = ["task", "inputResponses", "requestState"];
+
+/// The parameters of a call that a person was asked about, without what the person did not see: of `_meta` there is what is the protocol's own.
 fn shown_alone(fields: &Fields<'_>) -> String {
     const OWN: [&str; 4] = ["progressToken", "traceparent", "tracestate", "baggage"];
     let meta = fields
@@ -45,7 +45,7 @@ fn shown_alone(fields: &Fields<'_>) -> String {
         .and_then(|meta| Fields::parse(meta.get()).ok());
     let meta = meta
         .map(|meta| meta.only(|name| OWN.contains(&name) || name.starts_with("io.modelcontextprotocol/")));
-    let kept = fields.only(|name| matches!(name, "name" | "arguments" | "task"));
+    let kept = fields.only(|name| matches!(name, "name" | "arguments") || BESIDE.contains(&name));
     match (meta, Fields::parse(&kept)) {
         (Some(meta), Ok(kept)) => kept.with(&[("_meta", &meta)]),
         _ => kept,
@@ -439,22 +439,7 @@ impl Inner {
 
     async fn ask_person(&self, id: &str, fields: &Fields<'_>, tool: &Tool, reason: &'static str) {
         let arguments = fields.get("arguments").map_or("{}", |arguments| arguments.get());
-        if arguments.len() > LONGEST_ASKED {
-            let sentence = format!(
-                "This call has to be approved, and its arguments have {} bytes; a person is asked about {LONGEST_ASKED} at most. Nothing was sent to the tool and nobody was asked: send less, or have the owner allow the tool in settings.json.",
-                arguments.len()
-            );
-            self.refuse(
-                id,
-                tool,
-                "deny:rule",
-                "refused_error",
-                &sentence,
-                Some(sentence.clone()),
-            )
-            .await;
-            return;
-        }
+        let beside = fields.only(|name| BESIDE.contains(&name));
         let verdict = self
             .options
             .approver
@@ -469,6 +454,7 @@ impl Inner {
                     if tool.changed { "changed" } else { "as approved" }
                 ),
                 arguments: arguments.to_owned(),
+                beside: (beside != "{}").then_some(beside),
                 description: tool.description.clone(),
                 reason,
             })
@@ -558,6 +544,10 @@ mod tests {
         );
         for (params, kept) in [
             (r#"{"name":"a"}"#, r#"{"name":"a"}"#),
+            (
+                r#"{"name":"a","requestState":"s","inputResponses":{"k":{}},"other":1}"#,
+                r#"{"name":"a","requestState":"s","inputResponses":{"k":{}}}"#,
+            ),
             (r#"{"name":"a","_meta":"x"}"#, r#"{"name":"a"}"#),
             (r#"{"_meta":{"a":1},"name":"a"}"#, r#"{"name":"a","_meta":{}}"#),
         ] {

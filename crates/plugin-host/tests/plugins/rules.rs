@@ -91,6 +91,7 @@ async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logge
             "refused_queue_saturated",
             "call deny:queue_saturated",
         ),
+        (Verdict::TooLarge, "refused_error", "call deny:rule"),
     ] {
         let world = World::new();
         let key = world.installed("p", &[]);
@@ -196,30 +197,6 @@ async fn what_is_asked_about_is_another_thing_once_the_tool_or_its_package_is() 
         .map(|ask| ask.definition.clone())
         .collect();
     assert_eq!(asked.len(), 3, "{asked:?}");
-}
-
-#[tokio::test]
-async fn nobody_is_asked_about_more_than_a_person_reads() {
-    let world = World::new();
-    let key = world.installed("p", &[]);
-    let told = Told::new(Verdict::Allowed);
-    let options = Options {
-        approver: Arc::new(told.clone()),
-        ..world.options()
-    };
-    let mut agent = world.agent_with(&key, options);
-    agent.initialize().await;
-    let fits = "x".repeat(65_536 - "{\"a\":\"\"}".len());
-    assert!(agent.call("write", json!({"a": fits})).await["isError"].is_null());
-    let result = agent.call("write", json!({"a": fits + "x"})).await;
-    assert_eq!(error_code(&result), "refused_error");
-    assert!(result.to_string().contains("65537 bytes"), "{result}");
-    assert_eq!(told.asks.lock().unwrap().len(), 1);
-    // What a rule allows is asked of nobody.
-    world.settings(&json!({"permissions": {"allow": ["mcp__plugin_p_s__write"]}}));
-    let long = agent.call("write", json!({"a": "x".repeat(200_000)})).await;
-    assert!(long["isError"].is_null(), "{long}");
-    agent.close().await;
 }
 
 // spec: APR-003 APR-008 APR-009 APR-010 TRB-011

@@ -30,6 +30,7 @@ impl Approver for Queue {
                 tool: ask.tool,
                 definition: ask.definition,
                 arguments: faithful(&ask.arguments),
+                beside: ask.beside,
                 description: ask.description,
                 reason: ask.reason,
             };
@@ -39,6 +40,7 @@ impl Approver for Queue {
                 Err(Unanswered::Expired) => Verdict::Expired,
                 Err(Unanswered::NobodyToAsk) => Verdict::NobodyToAsk,
                 Err(Unanswered::Saturated) => Verdict::Saturated,
+                Err(Unanswered::TooLarge) => Verdict::TooLarge,
                 Err(Unanswered::Withdrawn) => Verdict::Withdrawn,
             }
         })

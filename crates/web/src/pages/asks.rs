@@ -114,6 +114,8 @@ struct AboutView {
     server: String,
     /// Why it is asked, in muster's words.
     reason: String,
+    /// What the server gets beside the arguments.
+    beside: Option<String>,
     /// What the server says of the tool.
     description: Option<String>,
 }
@@ -125,6 +127,7 @@ impl AboutView {
             plugin: one_line(text("plugin")?),
             server: one_line(text("server")?),
             reason: one_line(text("reason").unwrap_or_default()),
+            beside: text("beside").map(one_line),
             description: text("description").filter(|words| !words.is_empty()).map(lines),
         })
     }
@@ -349,6 +352,7 @@ impl AsksPage {
                 plugin: hostile(),
                 server: hostile(),
                 reason: hostile(),
+                beside: Some(hostile()),
                 description: Some(hostile()),
             }),
             asked: when(),
