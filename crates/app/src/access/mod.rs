@@ -25,7 +25,7 @@ pub use listing::{
 };
 pub use outlook::{Outlook, outlook};
 pub use presence::{Present, Process, Seat, is_live, present, somebody_present};
-pub use prompt::{Asker, ToolPrompt, Unanswered, prompt};
+pub use prompt::{Asker, Overruled, ToolPrompt, Unanswered, prompt};
 pub use queue::LARGEST_ASKED;
 pub use sql::STATEMENTS;
 pub use state::{AskState, PARKED_AT_MOST, canonical};

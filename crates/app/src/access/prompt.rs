@@ -3,17 +3,19 @@
 use muster_core::Fault;
 use muster_core::ids::{AskId, OwnerId};
 use muster_core::secret::sha256_hex;
+use muster_store::Stored;
 use serde_json::{Value, json};
 
 use super::gate::{Facts, Wanted, Who};
 use super::lapsing::{ends_alone, lapse, leaves};
 use super::presence;
-use super::queue::{New, Placed, TOO_LARGE, place};
+use super::queue::{New, Place, Placed, TOO_LARGE, place};
+use super::sql;
 use super::state::{AskState, Unasked, canonical};
 use super::waiting::{Waiting, lives, to_its_end, until_decided};
 use crate::App;
 use crate::accounts::AgentCaller;
-use crate::audit::Caller;
+use crate::audit::{Caller, UNREADABLE};
 
 /// The longest description that an ask keeps, in characters.
 const DESCRIPTION: usize = 2_000;
@@ -78,36 +80,97 @@ impl ToolPrompt {
     }
 }
 
+/// What refuses a call by the time of a yes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overruled {
+    /// The outcome, as the audit log words it.
+    pub outcome: &'static str,
+    /// What happened, for the model that reads it.
+    pub sentence: String,
+}
+
 /// How a prompt ended that did not end in a yes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unanswered {
     /// A person said no.
     ByPerson,
+    /// A person said yes, and something refuses the call by then.
+    Overruled(Overruled),
     /// Nobody answered in time.
     Expired,
     /// Nobody can be asked.
     NobodyToAsk,
     /// Sixteen wait already.
     Saturated,
-    /// It is larger than [`super::LARGEST_ASKED`]; nothing is stored of it but its audit row.
-    TooLarge,
+    /// It has this many bytes, more than [`super::LARGEST_ASKED`]; nothing is stored of it but its audit row.
+    TooLarge(usize),
     /// The call was given up, or something broke.
     Withdrawn,
+}
+
+fn broke(fault: &Fault) -> Unanswered {
+    tracing::error!(error = %fault.chain(), "a plugin tool's call could not be asked about, so it was refused");
+    Unanswered::Withdrawn
 }
 
 /// Asks a person about a plugin tool's call: the same queue, expiry and page as permissions. With nobody to ask it is refused, whatever the
 /// setting says: only a grant of `ask` that somebody authored runs unasked. Dropping the future withdraws the ask.
 ///
+/// `again` looks once more at what decides about the tool. It is awaited when a person has said yes and before that is written down, so that the call's row
+/// says what counts by then.
+///
 /// # Errors
 /// [`Unanswered`]; the call must not be forwarded.
-pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId, Unanswered> {
+pub async fn prompt(
+    app: &App,
+    asker: &Asker,
+    tool: ToolPrompt,
+    again: impl Future<Output = Result<(), Overruled>> + Send,
+) -> Result<AskId, Unanswered> {
     let who = asker.who();
-    let broke = |fault: Fault| {
-        tracing::error!(error = %fault.chain(), "a plugin tool's call could not be asked about, so it was refused");
-        Unanswered::Withdrawn
+    let owner = who.owner;
+    let facts = Facts {
+        title: title(app, &who).await.map_err(|fault| broke(&fault))?,
+        who,
+        tool: tool.tool.clone(),
+        pairs: json!([]),
+        policy: None,
+        wanted: Wanted::default(),
     };
-    let process = app.process.number(app).await.map_err(broke)?;
-    let seen = presence::look(app, who.owner).await.map_err(broke)?;
+    let mut waiting = match find(app, &facts, &tool).await.map_err(|fault| broke(&fault))? {
+        Ok(waiting) => waiting,
+        Err(answered) => return answered,
+    };
+    let place = waiting.place;
+    let (state, by) = until_decided(app, owner, place)
+        .await
+        .map_err(|fault| broke(&fault))?;
+    let overruled = match state {
+        AskState::Approved => again.await.err(),
+        _ => None,
+    };
+    let answer = end(app, facts, place, state, by, overruled)
+        .await
+        .map_err(|fault| broke(&fault))?;
+    waiting.ended = true;
+    answer
+}
+
+/// The title of the caller's task, as its audit rows show it.
+async fn title(app: &App, who: &Who) -> Result<Option<String>, Fault> {
+    let Some(task) = who.task else {
+        return Ok(None);
+    };
+    let found: Option<(Stored,)> = app
+        .db
+        .read(who.owner, move |tx| {
+            Box::pin(async move { tx.optional(&sql::TASK_TITLE, (task,)).await })
+        })
+        .await?;
+    Ok(found.map(|(title,)| title.text().unwrap_or(UNREADABLE).to_owned()))
+}
+
+fn new(who: &Who, tool: &ToolPrompt) -> New {
     let arguments = canonical(&tool.arguments).to_string();
     let key = json!([
         who.agent.token(),
@@ -118,7 +181,7 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
         arguments
     ])
     .to_string();
-    let new = New {
+    New {
         kind: "plugin_tool",
         parking: sha256_hex(key.as_bytes()),
         approval: sha256_hex(key.as_bytes()),
@@ -127,19 +190,23 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
         pairs: json!([]),
         unasked: Some(Unasked::Never),
         about: Some(tool.about()),
-    };
-    let facts = Facts {
-        who: who.clone(),
-        tool: tool.tool,
-        title: None,
-        pairs: json!([]),
-        policy: None,
-        wanted: Wanted::default(),
-    };
-    let now = app.clock.now();
+    }
+}
+
+/// Finds the prompt a place in the queue, or what is answered without one.
+async fn find(
+    app: &App,
+    facts: &Facts,
+    tool: &ToolPrompt,
+) -> Result<Result<Waiting, Result<AskId, Unanswered>>, Fault> {
+    let process = app.process.number(app).await?;
+    let seen = presence::look(app, facts.who.owner).await?;
+    let new = new(&facts.who, tool);
     let (own, placing, guarded) = (app.clone(), facts.clone(), facts.clone());
-    let finding = async move {
+    let now = app.clock.now();
+    to_its_end(app, async move {
         let owner = placing.who.owner;
+        let size = new.size();
         let placed = own
             .db
             .write_in_turn(owner, "asks", owner.get(), move |tx| {
@@ -158,36 +225,47 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
             Placed::Refused(refused) if refused.code == "refused_queue_saturated" => {
                 Err(Err(Unanswered::Saturated))
             }
-            Placed::Refused(refused) if refused.code == TOO_LARGE => Err(Err(Unanswered::TooLarge)),
+            Placed::Refused(refused) if refused.code == TOO_LARGE => Err(Err(Unanswered::TooLarge(size))),
             Placed::Refused(_) | Placed::AutoAllowed => Err(Err(Unanswered::NobodyToAsk)),
             Placed::Waits(place) => Ok(Waiting::new(&own, guarded, place)),
         })
-    };
-    let mut waiting = match to_its_end(app, finding).await.map_err(broke)? {
-        Ok(waiting) => waiting,
-        Err(answered) => return answered,
-    };
-    let place = waiting.place;
-    let (state, by) = until_decided(app, who.owner, place).await.map_err(broke)?;
-    let now = app.clock.now();
-    let answer = app
-        .db
-        .write_in_turn(who.owner, "asks", who.owner.get(), move |tx| {
+    })
+    .await
+}
+
+/// Ends a prompt whose ask has ended, in one transaction with the row that says how.
+async fn end(
+    app: &App,
+    facts: Facts,
+    place: Place,
+    state: AskState,
+    by: Option<String>,
+    overruled: Option<Overruled>,
+) -> Result<Result<AskId, Unanswered>, Fault> {
+    let (now, owner) = (app.clock.now(), facts.who.owner);
+    app.db
+        .write_in_turn(owner, "asks", owner.get(), move |tx| {
             Box::pin(async move {
                 let there = leaves(tx, place).await?;
                 if state == AskState::Parked {
                     ends_alone(tx, now, place, AskState::Expired).await?;
                 }
-                let (outcome, answer) = match state {
-                    AskState::Approved if !there || !lives(tx, &facts.who).await? => {
+                let (outcome, answer) = match (state, overruled) {
+                    (AskState::Approved, _) if !there || !lives(tx, &facts.who).await? => {
                         ("withdrawn", Err(Unanswered::Withdrawn))
                     }
-                    AskState::Approved => ("allowed_by_person", Ok(place.ask)),
-                    AskState::Refused => ("refused_by_person", Err(Unanswered::ByPerson)),
-                    AskState::Withdrawn => ("withdrawn", Err(Unanswered::Withdrawn)),
-                    AskState::Expired | AskState::Parked => ("refused_expired", Err(Unanswered::Expired)),
+                    (AskState::Approved, Some(overruled)) => {
+                        (overruled.outcome, Err(Unanswered::Overruled(overruled)))
+                    }
+                    (AskState::Approved, None) => ("allowed_by_person", Ok(place.ask)),
+                    (AskState::Refused, _) => ("refused_by_person", Err(Unanswered::ByPerson)),
+                    (AskState::Withdrawn, _) => ("withdrawn", Err(Unanswered::Withdrawn)),
+                    (AskState::Expired | AskState::Parked, _) => {
+                        ("refused_expired", Err(Unanswered::Expired))
+                    }
                 };
-                let by = by.filter(|_| outcome != "withdrawn");
+                // Whose yes was overruled by a rule did not decide what became of the call.
+                let by = by.filter(|_| matches!(answer, Ok(_) | Err(Unanswered::ByPerson)));
                 if there {
                     facts.record(tx, now, outcome, Some(place.ask), by.as_deref());
                 }
@@ -195,7 +273,4 @@ pub async fn prompt(app: &App, asker: &Asker, tool: ToolPrompt) -> Result<AskId,
             })
         })
         .await
-        .map_err(broke)?;
-    waiting.ended = true;
-    answer
 }

@@ -70,6 +70,13 @@ pub(super) struct New {
     pub(super) about: Option<String>,
 }
 
+impl New {
+    /// Bytes of what a person would be asked to read.
+    pub(super) const fn size(&self) -> usize {
+        self.arguments.len().saturating_add(self.beside)
+    }
+}
+
 /// Finds the call a place: covered, joined, parked, or refused because the queue is full or nobody can be asked.
 ///
 /// It goes on to its end also when whoever asked goes away meanwhile: a place that was stored is then given back by its guard.
@@ -193,14 +200,14 @@ pub(super) async fn place(
         None => Unasked::BySetting(settings::require_when_closed(tx).await?),
     };
     match turn(parked, seen.approver, unasked) {
-        Turn::Park if new.arguments.len().saturating_add(new.beside) > LARGEST_ASKED => {
+        Turn::Park if new.size() > LARGEST_ASKED => {
             facts.record(tx, now, TOO_LARGE, None, None);
             Ok(Placed::Refused(refused(
                 TOO_LARGE,
                 format!(
                     "Refused, and nothing was done: the call needs your owner's approval, and it has {} bytes of arguments, more than the \
                      {LARGEST_ASKED} that a person is asked about. Send less, or ask your owner for a grant that allows it.",
-                    new.arguments.len().saturating_add(new.beside)
+                    new.size()
                 ),
                 facts,
                 None,

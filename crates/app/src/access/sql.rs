@@ -112,6 +112,15 @@ pub(super) static TOKEN_LIVE: Sql = owned(
     "access.token_live",
     "SELECT count(*) FROM tokens k WHERE k.owner_id = $1 AND k.id = $2 AND k.revoked_at IS NULL AND NOT EXISTS (SELECT 1 FROM owners o WHERE o.id = $1 AND o.disabled_at IS NOT NULL)",
 );
+/// Whether the account counts; a session without a token has nothing else that could be taken away.
+pub(super) static OWNER_LIVE: Sql = owned(
+    "access.owner_live",
+    "SELECT count(*) FROM owners WHERE id = $1 AND disabled_at IS NULL",
+);
+pub(super) static TASK_TITLE: Sql = owned(
+    "access.task_title",
+    "SELECT title FROM tasks WHERE owner_id = $1 AND id = $2",
+);
 pub(super) static OWNER_NAME: Sql = owned("access.owner_name", "SELECT name FROM owners WHERE id = $1");
 /// Owners with something to look after.
 pub(super) static BUSY_OWNERS: Sql = system(
@@ -145,6 +154,8 @@ pub static STATEMENTS: &[&Sql] = &[
     &STAND_UP,
     &APPROVERS_GONE,
     &TOKEN_LIVE,
+    &OWNER_LIVE,
+    &TASK_TITLE,
     &OWNER_NAME,
     &BUSY_OWNERS,
 ];

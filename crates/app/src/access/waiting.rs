@@ -229,12 +229,13 @@ fn told(stand: &Stand, call: &Call, refused: Refused) -> Refused {
     if hides(&judged) { hidden(&judged) } else { refused }
 }
 
-/// Whether the caller's token still counts; a session without one is there while it waits.
+/// Whether the caller's token still counts, or the account of a session without one.
 pub(super) async fn lives(tx: &mut Tx, who: &Who) -> Result<bool, Fault> {
-    match who.agent.token() {
-        None => Ok(true),
-        Some(token) => Ok(tx.number(&sql::TOKEN_LIVE, (token,)).await? != 0),
-    }
+    let live = match who.agent.token() {
+        None => tx.number(&sql::OWNER_LIVE, ()).await?,
+        Some(token) => tx.number(&sql::TOKEN_LIVE, (token,)).await?,
+    };
+    Ok(live != 0)
 }
 
 async fn approved(

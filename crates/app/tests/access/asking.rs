@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use muster_app::access::{self, AskError, AskState, Decider};
-use muster_app::settings;
 use muster_app::tasks::{self, By, PolicyChoice};
+use muster_app::{policies, settings};
 use muster_policy::{Action, Basis, ScopeKind};
 use serde_json::json;
 
-use super::kit::{GLOBAL, PROJECT, SECOND, TASK, at, ended, on_desks, tamper, until_callers};
+use super::kit::{GLOBAL, PROJECT, SECOND, TASK, add_connection, at, ended, on_desks, tamper, until_callers};
 
 // spec: ASK-001 ASK-002 ASK-013
 #[test]
@@ -455,8 +455,34 @@ fn a_call_on_what_was_removed_while_it_waited_gets_nothing_from_an_approval() {
         muster_app::databases::remove(desk.app(), desk.owner(), id)
             .await
             .unwrap();
+        // Another one of its name is not what was asked about, though the policy asks about that one too.
+        add_connection(desk.app(), desk.owner(), desk.project, "staging").await;
         desk.approve(&ask).await;
         assert_eq!(ended(waiting).await.unwrap_err().code, "refused_not_granted");
+        let (waiting, other) = desk.parked(desk.reads("staging").await).await;
+        assert_ne!(other.id, ask.id);
+        desk.approve(&other).await;
+        ended(waiting).await.unwrap();
+    });
+}
+
+#[test]
+fn a_task_that_was_put_under_another_policy_while_its_call_waited_is_under_that_one() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        desk.grant(TASK, "db_read", "any", "ask").await;
+        let (waiting, ask) = desk.parked(desk.reads("staging").await).await;
+        let (app, owner) = (desk.app(), desk.owner());
+        policies::create(app, owner, "other").await.unwrap();
+        let other = policies::find(app, owner, "other").await.unwrap();
+        policies::attach(app, owner, other, None, desk.task)
+            .await
+            .unwrap();
+        desk.approve(&ask).await;
+        assert_eq!(ended(waiting).await.unwrap_err().code, "refused_not_granted");
+        let row = desk.newest_call().await;
+        assert_eq!(at(&row.data, "/policy/name"), "other");
+        assert_eq!(at(&row.data, "/decided_by"), &json!(null));
     });
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use muster_app::access::{self, Ask, AskError, AskState, Asker, Decider, ToolPrompt, Unanswered};
+use muster_app::access::{self, Ask, AskError, AskState, Asker, Decider, Overruled, ToolPrompt, Unanswered};
 use muster_app::audit::{self, Filter};
-use muster_app::{accounts, settings};
+use muster_app::{accounts, settings, tasks};
 use muster_core::ids::AskId;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -28,7 +28,12 @@ fn prompt(arguments: Value) -> ToolPrompt {
 
 fn start(desk: &Desk, asker: &Asker, arguments: Value) -> Waiting {
     let (app, asker) = (desk.app().clone(), asker.clone());
-    tokio::spawn(async move { access::prompt(&app, &asker, prompt(arguments)).await })
+    tokio::spawn(async move { access::prompt(&app, &asker, prompt(arguments), nothing_new()).await })
+}
+
+/// The look after a yes that finds nothing.
+async fn nothing_new() -> Result<(), Overruled> {
+    Ok(())
 }
 
 async fn ended(waiting: Waiting) -> Result<AskId, Unanswered> {
@@ -154,7 +159,7 @@ fn a_yes_covers_the_tool_that_was_asked_about_and_not_what_it_became() {
             let mut other = prompt(json!({"a": 1}));
             change(&mut other);
             let (app, asker) = (desk.app().clone(), one.clone());
-            tokio::spawn(async move { access::prompt(&app, &asker, other).await });
+            tokio::spawn(async move { access::prompt(&app, &asker, other, nothing_new()).await });
             desk.until_parked(count + 1).await;
         }
         assert_eq!(ended(start(&desk, &one, json!({"a": 1}))).await, Ok(ask.id));
@@ -168,11 +173,14 @@ fn what_is_more_than_a_person_reads_is_asked_of_nobody() {
         let agent = Asker::Agent(desk.agent.clone());
         let most = "x".repeat(access::LARGEST_ASKED - json!({"a": ""}).to_string().len());
         let more = start(&desk, &agent, json!({"a": format!("{most}x")}));
-        assert_eq!(ended(more).await, Err(Unanswered::TooLarge));
+        assert_eq!(
+            ended(more).await,
+            Err(Unanswered::TooLarge(access::LARGEST_ASKED + 1))
+        );
         let mut beside = prompt(json!({"a": most.clone()}));
         beside.beside = Some("{}".to_owned());
-        let refused = access::prompt(desk.app(), &agent, beside).await;
-        assert_eq!(refused, Err(Unanswered::TooLarge));
+        let refused = access::prompt(desk.app(), &agent, beside, nothing_new()).await;
+        assert_eq!(refused, Err(Unanswered::TooLarge(access::LARGEST_ASKED + 2)));
         assert!(desk.asks(AskState::Parked).await.is_empty());
         assert_eq!(desk.outcomes().await, ["refused_error", "refused_error"]);
         let (waiting, ask) = parked(&desk, &agent, json!({"a": most})).await;
@@ -209,6 +217,100 @@ fn a_token_that_was_revoked_while_its_prompt_waited_runs_nothing() {
         assert!(matches!(late, Err(AskError::AlreadyDecided(AskState::Withdrawn))));
         assert_eq!(ended(waiting).await, Err(Unanswered::Withdrawn));
         assert_eq!(desk.newest_call().await.outcome.as_deref(), Some("withdrawn"));
+    });
+}
+
+#[test]
+fn what_refuses_a_call_by_the_time_of_a_yes_is_what_its_row_says() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        let asker = Asker::Agent(desk.agent.clone());
+        let overruled = Overruled {
+            outcome: "refused_denied",
+            sentence: "A rule refuses it.".to_owned(),
+        };
+        let begin = || {
+            let (app, asker, found) = (desk.app().clone(), asker.clone(), overruled.clone());
+            tokio::spawn(async move {
+                access::prompt(&app, &asker, prompt(json!({"a": 1})), async { Err(found) }).await
+            })
+        };
+        let waiting = begin();
+        let ask = desk.until_parked(1).await.remove(0);
+        desk.approve(&ask).await;
+        assert_eq!(
+            ended(waiting).await,
+            Err(Unanswered::Overruled(overruled.clone()))
+        );
+        let row = desk.newest_call().await;
+        assert_eq!(row.outcome.as_deref(), Some("refused_denied"));
+        assert_eq!(at(&row.data, "/decided_by"), &Value::Null);
+        assert_eq!(at(&row.data, "/ask_id"), &json!(ask.id.to_string()));
+        // Where nobody said yes, nothing is looked at.
+        desk.advance(SECOND * 61);
+        let waiting = begin();
+        let ask = desk.until_parked(1).await.remove(0);
+        desk.refuse(&ask).await;
+        assert_eq!(ended(waiting).await, Err(Unanswered::ByPerson));
+        assert_eq!(desk.outcomes().await, ["refused_denied", "refused_by_person"]);
+    });
+}
+
+#[test]
+fn the_row_of_a_prompt_names_its_task_however_it_ended() {
+    on_desks(|desk| async move {
+        let agent = Asker::Agent(desk.agent.clone());
+        let nobody = start(&desk, &agent, json!({}));
+        assert_eq!(ended(nobody).await, Err(Unanswered::NobodyToAsk));
+        let _approver = desk.sits().await;
+        let (waiting, ask) = parked(&desk, &agent, json!({"a": 1})).await;
+        desk.approve(&ask).await;
+        ended(waiting).await.unwrap();
+        ended(start(&desk, &agent, json!({"a": 1}))).await.unwrap();
+        let (waiting, ask) = parked(&desk, &agent, json!({"a": 2})).await;
+        desk.refuse(&ask).await;
+        ended(waiting).await.unwrap_err();
+        let (waiting, _) = parked(&desk, &agent, json!({"a": 3})).await;
+        waiting.abort();
+        until_callers(&desk, 0).await;
+        let task = json!({"id": desk.task.to_string(), "title": "Look into it"});
+        let rows = desk.calls().await;
+        for row in &rows {
+            assert_eq!(at(&row.data, "/task"), &task, "{:?}", row.outcome);
+        }
+        assert_eq!(
+            desk.outcomes().await,
+            [
+                "refused_app_closed_strict",
+                "allowed_by_person",
+                "allowed_by_recent_approval",
+                "refused_by_person",
+                "withdrawn"
+            ]
+        );
+    });
+}
+
+#[test]
+fn a_prompt_ends_with_its_task_and_with_its_account() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        let (waiting, ask) = parked(&desk, &Asker::Agent(desk.agent.clone()), json!({})).await;
+        tasks::close(desk.app(), desk.owner(), tasks::By::Owner, desk.task)
+            .await
+            .unwrap();
+        assert_eq!(ended(waiting).await, Err(Unanswered::Withdrawn));
+        let late = access::approve(desk.app(), desk.owner(), ask.id, Decider::Page).await;
+        assert!(matches!(late, Err(AskError::AlreadyDecided(AskState::Withdrawn))));
+        // A session has no token that could be taken away; its account can be.
+        for asker in [Asker::Agent(desk.agent.clone()), session(&desk, "s")] {
+            let (waiting, ask) = parked(&desk, &asker, json!({"b": 1})).await;
+            accounts::disable(desk.app(), "ada").await.unwrap();
+            desk.approve(&ask).await;
+            assert_eq!(ended(waiting).await, Err(Unanswered::Withdrawn));
+            accounts::enable(desk.app(), "ada").await.unwrap();
+        }
+        assert_eq!(desk.outcomes().await, ["withdrawn", "withdrawn", "withdrawn"]);
     });
 }
 

@@ -334,7 +334,8 @@ fn access(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "callers_gone" | "approvers_gone" => (Nothing, args![1_i64]),
         "sit" => (Own, args![1_i64, "page"]),
         "token_live" => (Zero, args![a.agent]),
-        "owner_name" => (Own, args![]),
+        "owner_live" | "owner_name" => (Own, args![]),
+        "task_title" => (Nothing, args![a.task]),
         _ => return None,
     })
 }

@@ -433,6 +433,56 @@ fn a_call_that_asks_waits_for_the_owner_and_the_hint_opens_no_way_around_a_rule(
 }
 
 #[test]
+fn what_refuses_a_call_by_the_time_of_a_yes_counts_and_its_row_says_so() {
+    let place = Place::new();
+    place.add_owner("ada");
+    let root = place.path("root");
+    std::fs::create_dir(&root).unwrap();
+    place.ok(&["project", "add", "engine", "--root", &root.display().to_string()]);
+    let task = place.ok(&["task", "add", "--project", "engine", "--title", "Look"]);
+    let token = place.json(&["token", "create", "--kind", "agent", "--task", task.trim()]);
+    let place = place.with("MUSTER_AGENT_TOKEN", token["token"].as_str().unwrap());
+    place.approved("tools", "plain");
+    let _watcher = place.watcher();
+    let mut client = place.client("tools:s", &[]);
+    client.greet();
+    let reject = || place.ok(&["plugins", "reject", "tools"]);
+    let deny = || {
+        place.settings(&json!({"permissions": {"deny": ["mcp__plugin_tools_s__write"]}}));
+        String::new()
+    };
+    let meanwhile: [(&dyn Fn() -> String, &str); 3] = [
+        (&String::new, "allowed_by_person"),
+        (&reject, "refused_error"),
+        (&deny, "refused_denied"),
+    ];
+    for (number, (change, outcome)) in meanwhile.into_iter().enumerate() {
+        let waiting = client.begin("write", &json!({ "a": number }));
+        let ask = place.asks("parked", 1).remove(0);
+        change();
+        place.ok(&["asks", "approve", ask["id"].as_str().unwrap()]);
+        let result = client.answer(waiting)["result"].clone();
+        let allowed = outcome == "allowed_by_person";
+        if allowed {
+            assert!(text(&result).starts_with("called write"), "{result}");
+        } else {
+            assert_eq!(code(&result), outcome);
+        }
+        let rows = place.json(&["audit", "list", "--event", "call", "--limit", "1"]);
+        assert_eq!(rows[0]["outcome"], outcome);
+        assert_eq!(rows[0]["ask_id"], ask["id"]);
+        assert_eq!(rows[0]["task"], json!({"id": task.trim(), "title": "Look"}));
+        assert_eq!(
+            rows[0]["decided_by"],
+            if allowed { json!("ada") } else { Value::Null }
+        );
+    }
+    assert_eq!(client.leave(), 0);
+    assert_eq!(place.decisions(), ["allow:person", "deny:rule", "deny:rule"]);
+    assert_eq!(place.json(&["audit", "verify"])["ok"], true);
+}
+
+#[test]
 fn an_agents_token_makes_the_ask_its_agents_and_one_that_was_revoked_asks_nobody() {
     let place = Place::new();
     place.add_owner("ada");

@@ -1,5 +1,7 @@
 //! How a person is asked about a call, and what can come of it. Never decides by itself.
 
+use std::borrow::Cow;
+
 use futures::future::BoxFuture;
 
 use crate::names::ServerKey;
@@ -25,27 +27,41 @@ pub struct Ask {
     pub reason: &'static str,
 }
 
+/// What refuses a call that a person let run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overruled {
+    /// The agent's `error.code`, which is the outcome in the audit.
+    pub word: &'static str,
+    /// What happened, for the model that reads it.
+    pub sentence: String,
+}
+
+/// Looks once more at what decides about a call. Nothing is looked at before it is awaited.
+pub type Again<'a> = BoxFuture<'a, Result<(), Overruled>>;
+
 /// What came of an ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// A person let it run.
     Allowed,
     /// A person refused it.
     Refused,
+    /// A person let it run, and something refuses it by then.
+    Overruled(Overruled),
     /// Nobody decided in time.
     Expired,
     /// No approver is there.
     NobodyToAsk,
     /// Too many asks wait already.
     Saturated,
-    /// It is more than a person is asked about.
-    TooLarge,
+    /// It has this many bytes, which is more than a person is asked about.
+    TooLarge(usize),
     /// The ask was given up before anybody decided, or could not be put.
     Withdrawn,
 }
 
 impl Verdict {
-    pub(crate) const fn decision(self) -> &'static str {
+    pub(crate) const fn decision(&self) -> &'static str {
         match self {
             Self::Allowed => "allow:person",
             Self::Refused => "deny:person",
@@ -53,14 +69,21 @@ impl Verdict {
             Self::Expired | Self::Withdrawn => "deny:expired",
             Self::NobodyToAsk => "deny:nobody_to_ask",
             Self::Saturated => "deny:queue_saturated",
-            // The log's words are fixed here as well; the audit and the agent are told `refused_error`.
-            Self::TooLarge => "deny:rule",
+            // The log's words are fixed here as well; the audit and the agent are told `refused_error` of what is too large.
+            Self::TooLarge(_) | Self::Overruled(_) => "deny:rule",
         }
     }
 
-    pub(crate) const fn refusal(self) -> (&'static str, &'static str) {
-        match self {
+    pub(crate) fn refusal(&self) -> (&'static str, Cow<'static, str>) {
+        let (word, sentence) = match self {
             Self::Allowed => ("", ""),
+            Self::Overruled(overruled) => return (overruled.word, overruled.sentence.clone().into()),
+            Self::TooLarge(bytes) => {
+                let sentence = format!(
+                    "This call has to be approved, and it has {bytes} bytes of arguments and what is sent beside them, more than the 64 KiB that a person is asked about. Nothing was sent to the tool and nobody was asked; send less, or have the owner allow the tool in settings.json."
+                );
+                return ("refused_error", sentence.into());
+            }
             Self::Refused => (
                 "refused_by_person",
                 "The owner refused this call. Nothing was sent to the tool.",
@@ -78,22 +101,20 @@ impl Verdict {
                 "withdrawn",
                 "The ask about this call ended before the owner decided: the task was closed, the token was revoked, or muster could not ask. Nothing was sent to the tool.",
             ),
-            Self::TooLarge => (
-                "refused_error",
-                "This call has to be approved, and it has more than the 64 KiB of arguments that a person is asked about. Nothing was sent to the tool and nobody was asked; send less, or have the owner allow the tool in settings.json.",
-            ),
             Self::Saturated => (
                 "refused_queue_saturated",
                 "Too many calls wait for the owner already. Nothing was sent to the tool; wait until some are decided.",
             ),
-        }
+        };
+        (word, sentence.into())
     }
 }
 
 /// Asks a person. Dropping the future withdraws the ask: nobody waits for it any more.
 pub trait Approver: Send + Sync + 'static {
-    /// Asks, and waits for what comes of it.
-    fn ask(&self, ask: Ask) -> BoxFuture<'_, Verdict>;
+    /// Asks, and waits for what comes of it. Whoever writes down what came of a yes awaits `again` before, and answers what that says; the session
+    /// itself looks once more in any case.
+    fn ask<'a>(&'a self, ask: Ask, again: Again<'a>) -> BoxFuture<'a, Verdict>;
 }
 
 /// Where nobody can be asked.
@@ -101,7 +122,7 @@ pub trait Approver: Send + Sync + 'static {
 pub struct Nobody;
 
 impl Approver for Nobody {
-    fn ask(&self, _ask: Ask) -> BoxFuture<'_, Verdict> {
+    fn ask<'a>(&'a self, _ask: Ask, _again: Again<'a>) -> BoxFuture<'a, Verdict> {
         Box::pin(std::future::ready(Verdict::NobodyToAsk))
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::state::{Kind, Pending};
 use super::tools::{self, Now, Tool, Tools};
-use super::{Ask, Inner, Refused, Verdict};
+use super::{Inner, Refused};
 use crate::events::Happening;
 use crate::host::taken;
 use crate::jsonrpc::{self, Fields, answer, code, failure, quoted};
@@ -34,23 +34,8 @@ pub(super) fn refusal(code: &str, sentence: &str) -> String {
     )
 }
 
-/// What the protocol has beside a call's name and arguments, and a person is shown with them.
-const BESIDE: [&str; 3] = ["task", "inputResponses", "requestState"];
-
-/// The parameters of a call that a person was asked about, without what the person did not see: of `_meta` there is what is the protocol's own.
-fn shown_alone(fields: &Fields<'_>) -> String {
-    const OWN: [&str; 4] = ["progressToken", "traceparent", "tracestate", "baggage"];
-    let meta = fields
-        .get("_meta")
-        .and_then(|meta| Fields::parse(meta.get()).ok());
-    let meta = meta
-        .map(|meta| meta.only(|name| OWN.contains(&name) || name.starts_with("io.modelcontextprotocol/")));
-    let kept = fields.only(|name| matches!(name, "name" | "arguments") || BESIDE.contains(&name));
-    match (meta, Fields::parse(&kept)) {
-        (Some(meta), Ok(kept)) => kept.with(&[("_meta", &meta)]),
-        _ => kept,
-    }
-}
+/// What is told of a tool that a rule refuses.
+pub(super) const DENIED: &str = "A rule in settings.json refuses this tool. Nothing was sent to it.";
 
 /// What comes of the rules for a call.
 enum Ruled {
@@ -396,8 +381,7 @@ impl Inner {
         };
         match settings.ruling(&tool.registered, tool.hinted, tool.changed) {
             Ruling::Deny => {
-                let sentence = "A rule in settings.json refuses this tool. Nothing was sent to it.";
-                self.refuse(id, tool, "deny:rule", "refused_denied", sentence, None)
+                self.refuse(id, tool, "deny:rule", "refused_denied", DENIED, None)
                     .await;
                 Ruled::Refused
             }
@@ -409,7 +393,7 @@ impl Inner {
     }
 
     /// Writes a decision down; a call that cannot be recorded does not run.
-    async fn record(&self, id: &str, tool: &Tool, decision: &str, detail: Option<String>) -> bool {
+    pub(super) async fn record(&self, id: &str, tool: &Tool, decision: &str, detail: Option<String>) -> bool {
         // What came before it stands before it.
         self.release().await;
         let written = self
@@ -423,7 +407,7 @@ impl Inner {
         false
     }
 
-    async fn refuse(
+    pub(super) async fn refuse(
         &self,
         id: &str,
         tool: &Tool,
@@ -437,74 +421,8 @@ impl Inner {
         }
     }
 
-    async fn ask_person(&self, id: &str, fields: &Fields<'_>, tool: &Tool, reason: &'static str) {
-        let arguments = fields.get("arguments").map_or("{}", |arguments| arguments.get());
-        let beside = fields.only(|name| BESIDE.contains(&name));
-        let verdict = self
-            .options
-            .approver
-            .ask(Ask {
-                session: self.options.session.clone(),
-                key: self.ready.key.clone(),
-                tool: tool.registered.clone(),
-                definition: format!(
-                    "{} {} {}",
-                    self.ready.definition,
-                    tool.hash,
-                    if tool.changed { "changed" } else { "as approved" }
-                ),
-                arguments: arguments.to_owned(),
-                beside: (beside != "{}").then_some(beside),
-                description: tool.description.clone(),
-                reason,
-            })
-            .await;
-        if verdict == Verdict::Allowed {
-            let shown = shown_alone(fields);
-            if self.is_still_asked(id, tool).await
-                && self.record(id, tool, verdict.decision(), None).await
-                && let Ok(fields) = Fields::parse(&shown)
-            {
-                self.run(id, &fields, tool).await;
-            }
-            return;
-        }
-        let (word, sentence) = verdict.refusal();
-        self.refuse(id, tool, verdict.decision(), word, sentence, None)
-            .await;
-    }
-
-    /// Looks once more at what decides, now that a person has said yes: a rule that refuses by now counts, and so does a tool that is another one by now.
-    /// A call that does not run is answered.
-    async fn is_still_asked(&self, id: &str, tool: &Tool) -> bool {
-        if matches!(self.rule(id, tool).await, Ruled::Refused) {
-            return false;
-        }
-        let listed = self.state().tools.clone();
-        let listed = listed.as_ref().and_then(|tools| {
-            let mut all = tools.offered.values();
-            all.find(|now| now.name == tool.name)
-        });
-        let other = listed.is_some_and(|now| now.hash != tool.hash);
-        let sentence = match self.beside.now(&self.ready.host, &self.ready.key) {
-            Ok(noted) if !other && (tool.changed || !noted.changed.contains(&tool.name)) => return true,
-            Ok(_) => "The server lists another tool under this name than the one that was asked about. Nothing was sent to it; call it again to ask about what it is now.".to_owned(),
-            Err(fault) => format!("{fault}; nothing was sent"),
-        };
-        self.refuse(
-            id,
-            tool,
-            "deny:rule",
-            "refused_error",
-            &sentence,
-            Some(sentence.clone()),
-        )
-        .await;
-        false
-    }
-
     /// Sends a call that was decided. Its time counts from here, not from the asking.
-    async fn run(&self, id: &str, fields: &Fields<'_>, tool: &Tool) {
+    pub(super) async fn run(&self, id: &str, fields: &Fields<'_>, tool: &Tool) {
         let call = self.numbered_call(id, fields, tool);
         self.pass(call.id, call.body).await;
     }
@@ -527,31 +445,6 @@ impl Inner {
             }
             (_, Some(agent)) => self.tell(&failure(&agent, code::INTERNAL, sentence)).await,
             (_, None) => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_person_did_not_see_goes_with_no_call_that_was_asked_about() {
-        let params = r#"{"name":"a","arguments":{"x":1.50},"extra":"rm -rf","task":{"ttl":5},"_meta":{"target":"/","progressToken":7,"io.modelcontextprotocol/protocolVersion":"v","io.modelcontextprotocolx":1}}"#;
-        assert_eq!(
-            shown_alone(&Fields::parse(params).unwrap()),
-            r#"{"name":"a","arguments":{"x":1.50},"task":{"ttl":5},"_meta":{"progressToken":7,"io.modelcontextprotocol/protocolVersion":"v"}}"#
-        );
-        for (params, kept) in [
-            (r#"{"name":"a"}"#, r#"{"name":"a"}"#),
-            (
-                r#"{"name":"a","requestState":"s","inputResponses":{"k":{}},"other":1}"#,
-                r#"{"name":"a","requestState":"s","inputResponses":{"k":{}}}"#,
-            ),
-            (r#"{"name":"a","_meta":"x"}"#, r#"{"name":"a"}"#),
-            (r#"{"_meta":{"a":1},"name":"a"}"#, r#"{"name":"a","_meta":{}}"#),
-        ] {
-            assert_eq!(shown_alone(&Fields::parse(params).unwrap()), kept);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! decided, and never leaves a call without an answer.
 
 mod approve;
+mod asking;
 mod beside;
 mod calls;
 mod door;
@@ -21,7 +22,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-pub use self::approve::{Approver, Ask, Nobody, Verdict};
+pub use self::approve::{Again, Approver, Ask, Nobody, Overruled, Verdict};
 use self::beside::Beside;
 pub use self::door::{Door, Notices, Posted, unheard};
 use self::state::{Kind, Pending, State, Up};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use muster_core::Clock;
-use muster_plugin_host::session::{Approver, Ask, Nobody, Options, Verdict, serve};
+use muster_plugin_host::session::{Again, Approver, Ask, Nobody, Options, Verdict, serve};
 use muster_plugin_host::{Act, Budgets, Host, Launcher, ServerKey, Target};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -309,13 +309,13 @@ impl Drop for Withdrawn {
 }
 
 impl Approver for Told {
-    fn ask(&self, ask: Ask) -> BoxFuture<'_, Verdict> {
+    fn ask<'a>(&'a self, ask: Ask, _again: Again<'a>) -> BoxFuture<'a, Verdict> {
         Box::pin(async move {
             self.asks.lock().unwrap().push(ask);
             let mut open = Withdrawn(self.withdrawn.clone(), true);
             tokio::time::sleep(self.after).await;
             open.1 = false;
-            self.verdict
+            self.verdict.clone()
         })
     }
 }

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod acts;
+mod asking;
 mod bridge;
 mod common;
 mod doors;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
 
 use muster_plugin_host::ServerKey;
 use muster_plugin_host::session::{Door, Nobody, Options, Posted, Verdict};
@@ -91,12 +90,12 @@ async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logge
             "refused_queue_saturated",
             "call deny:queue_saturated",
         ),
-        (Verdict::TooLarge, "refused_error", "call deny:rule"),
+        (Verdict::TooLarge(70_001), "refused_error", "call deny:rule"),
     ] {
         let world = World::new();
         let key = world.installed("p", &[]);
         fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
-        let told = Told::new(verdict);
+        let told = Told::new(verdict.clone());
         let options = Options {
             approver: Arc::new(told.clone()),
             ..world.options()
@@ -116,6 +115,10 @@ async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logge
         } else {
             assert_eq!(error_code(&result), word);
         }
+        if matches!(verdict, Verdict::TooLarge(_)) {
+            let said = result["content"][0]["text"].as_str().unwrap();
+            assert!(said.contains("70001 bytes") && said.contains("64 KiB"), "{said}");
+        }
         agent.close().await;
         {
             let asks = told.asks.lock().unwrap();
@@ -127,39 +130,6 @@ async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logge
         let called = fs::read_to_string(world.path("data/plugins/data/p/called")).unwrap_or_default();
         assert_eq!(called.contains("write"), verdict == Verdict::Allowed);
     }
-}
-
-#[tokio::test]
-async fn a_rule_that_refuses_by_the_time_of_a_yes_counts() {
-    let world = World::new();
-    let key = world.installed("p", &[]);
-    fs::create_dir_all(world.path("data/plugins/data/p")).unwrap();
-    let told = Told {
-        after: Duration::from_millis(1_500),
-        ..Told::new(Verdict::Allowed)
-    };
-    let options = Options {
-        approver: Arc::new(told.clone()),
-        ..world.options()
-    };
-    let mut agent = world.agent_with(&key, options);
-    agent.initialize().await;
-    let settings = world.path("data/settings.json");
-    let asks = told.asks.clone();
-    let writes = tokio::spawn(async move {
-        while asks.lock().unwrap().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let rule = json!({"permissions": {"deny": ["mcp__plugin_p_s__write"]}});
-        fs::write(settings, rule.to_string()).unwrap();
-    });
-    let result = agent.call("write", json!({"a": 1})).await;
-    writes.await.unwrap();
-    assert_eq!(error_code(&result), "refused_denied");
-    agent.close().await;
-    assert!(world.happenings().contains(&"call deny:rule".to_owned()));
-    let called = fs::read_to_string(world.path("data/plugins/data/p/called")).unwrap_or_default();
-    assert!(!called.contains("write"), "{called}");
 }
 
 #[tokio::test]

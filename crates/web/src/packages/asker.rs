@@ -2,8 +2,8 @@
 
 use futures::future::BoxFuture;
 use muster_app::App;
-use muster_app::access::{self, Asker, ToolPrompt, Unanswered};
-use muster_plugin_host::session::{Approver, Ask, Verdict};
+use muster_app::access::{self, Asker, Overruled, ToolPrompt, Unanswered};
+use muster_plugin_host::session::{self, Again, Approver, Ask, Verdict};
 use serde_json::Value;
 
 /// The queue of asks, for one caller's session.
@@ -22,7 +22,7 @@ impl Queue {
 }
 
 impl Approver for Queue {
-    fn ask(&self, ask: Ask) -> BoxFuture<'_, Verdict> {
+    fn ask<'a>(&'a self, ask: Ask, again: Again<'a>) -> BoxFuture<'a, Verdict> {
         Box::pin(async move {
             let prompt = ToolPrompt {
                 plugin: ask.key.plugin,
@@ -34,13 +34,24 @@ impl Approver for Queue {
                 description: ask.description,
                 reason: ask.reason,
             };
-            match access::prompt(&self.app, &self.asker, prompt).await {
+            let again = async {
+                let found = again.await;
+                found.map_err(|found| Overruled {
+                    outcome: found.word,
+                    sentence: found.sentence,
+                })
+            };
+            match access::prompt(&self.app, &self.asker, prompt, again).await {
                 Ok(_) => Verdict::Allowed,
                 Err(Unanswered::ByPerson) => Verdict::Refused,
+                Err(Unanswered::Overruled(found)) => Verdict::Overruled(session::Overruled {
+                    word: found.outcome,
+                    sentence: found.sentence,
+                }),
                 Err(Unanswered::Expired) => Verdict::Expired,
                 Err(Unanswered::NobodyToAsk) => Verdict::NobodyToAsk,
                 Err(Unanswered::Saturated) => Verdict::Saturated,
-                Err(Unanswered::TooLarge) => Verdict::TooLarge,
+                Err(Unanswered::TooLarge(bytes)) => Verdict::TooLarge(bytes),
                 Err(Unanswered::Withdrawn) => Verdict::Withdrawn,
             }
         })

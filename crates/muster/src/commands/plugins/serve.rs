@@ -8,7 +8,7 @@ use muster_app::access::Asker;
 use muster_app::{App, accounts};
 use muster_core::Secret;
 use muster_plugin_host::session::{
-    Approver, Ask, Options, Verdict, serve_until, standard_input, standard_output,
+    Again, Approver, Ask, Options, Verdict, serve_until, standard_input, standard_output,
 };
 use muster_plugin_host::{Budgets, Kind, Launcher, ServerKey, Target};
 use muster_web::packages::Queue;
@@ -122,10 +122,10 @@ impl Late {
 }
 
 impl Approver for Late {
-    fn ask(&self, ask: Ask) -> BoxFuture<'_, Verdict> {
+    fn ask<'a>(&'a self, ask: Ask, again: Again<'a>) -> BoxFuture<'a, Verdict> {
         Box::pin(async move {
             match self.queue().await {
-                Ok(Some(queue)) => queue.ask(ask).await,
+                Ok(Some(queue)) => queue.ask(ask, again).await,
                 Ok(None) => {
                     tracing::warn!(
                         "MUSTER_AGENT_TOKEN is no live agent token, so a call was refused unasked"
