@@ -15,6 +15,8 @@ use crate::report::{Amount, Figure, Samples, Target};
 
 const NAME: &str = "db_connection:bench";
 const SMALL: &str = "SELECT id, v FROM t WHERE id = 7";
+/// The same with names that the server is asked about before: calls, and columns behind dots.
+const CALLING: &str = "SELECT t.id, lower(t.v) FROM t WHERE t.id = abs(-7)";
 const LARGE: &str = "SELECT a, b, c, d, e, f, g, h, i, j FROM big";
 
 /// The figures over `time` each.
@@ -184,7 +186,16 @@ async fn reads(cluster: &Cluster, time: Duration) -> Result<Vec<Figure>> {
     let connection = Connection::new(NAME.parse()?, Url::parse(&url)?, None)?;
     let permit = permit()?;
     Ok(vec![
-        small(&connection, &permit, &mut direct, time).await?,
+        small(&connection, &permit, &mut direct, time, SMALL, "a one-row read").await?,
+        small(
+            &connection,
+            &permit,
+            &mut direct,
+            time,
+            CALLING,
+            "one that calls functions",
+        )
+        .await?,
         large(&connection, &permit, &mut direct, time).await?,
         endless(&connection, &permit).await?,
     ])
@@ -195,16 +206,18 @@ async fn small(
     permit: &Permit,
     direct: &mut PgConnection,
     time: Duration,
+    statement: &'static str,
+    what: &str,
 ) -> Result<Figure> {
     let (mut ours, mut theirs) = (Samples::default(), Samples::default());
     let begun = Instant::now();
     // Turn by turn, so that a busy moment falls on both.
     while begun.elapsed() < time * 2 {
         let one = Instant::now();
-        black_box(connection.read(permit, SMALL, Limits::default()).await?);
+        black_box(connection.read(permit, statement, Limits::default()).await?);
         ours.add(one.elapsed().as_secs_f64() * 1e3);
         let one = Instant::now();
-        let row = sqlx::query(SMALL)
+        let row = sqlx::query(statement)
             .persistent(false)
             .fetch_one(&mut *direct)
             .await?;
@@ -212,7 +225,7 @@ async fn small(
         theirs.add(one.elapsed().as_secs_f64() * 1e3);
     }
     Ok(Figure::new(
-        "what the gateway adds to a one-row read on Postgres",
+        format!("what the gateway adds to {what} on Postgres"),
         Amount::of(ours.median() - theirs.median(), "ms"),
         Some((
             "the read itself by a driver, prepared anew",

@@ -523,9 +523,8 @@ fn a_server_has_no_terminal_though_its_host_has_one() {
     );
 }
 
-#[tokio::test]
-#[ignore = "run as a process of its own by a_server_has_no_terminal_though_its_host_has_one"]
-async fn looks_for_the_terminal() {
+/// An agent with the server of the package `p` in the data folder that this process was told of.
+async fn agent_of_this_process() -> crate::common::Agent {
     let data = std::env::var("TEST_DATA").unwrap();
     let host = Host::new(Path::new(&data), muster_core::Clock::system());
     let options = muster_plugin_host::session::Options {
@@ -537,6 +536,13 @@ async fn looks_for_the_terminal() {
     };
     let mut agent = crate::common::Agent::new(host.ready(&key()).unwrap(), options);
     agent.initialize().await;
+    agent
+}
+
+#[tokio::test]
+#[ignore = "run as a process of its own by a_server_has_no_terminal_though_its_host_has_one"]
+async fn looks_for_the_terminal() {
+    let mut agent = agent_of_this_process().await;
     let found = agent.call("environment", json!({})).await["structuredContent"].clone();
     let own = match fs::File::open("/dev/tty") {
         Ok(_) => "opened".to_owned(),
@@ -593,17 +599,7 @@ async fn a_host_that_is_killed_takes_its_servers_and_all_that_they_started_with_
 #[tokio::test]
 #[ignore = "run as a process of its own by a_host_that_is_killed_takes_its_servers_and_all_that_they_started_with_it"]
 async fn serves_until_it_is_killed() {
-    let data = std::env::var("TEST_DATA").unwrap();
-    let host = Host::new(Path::new(&data), muster_core::Clock::system());
-    let options = muster_plugin_host::session::Options {
-        session: "s".to_owned(),
-        dir: std::env::temp_dir(),
-        launcher: crate::common::launcher(),
-        approver: std::sync::Arc::new(muster_plugin_host::session::Nobody),
-        budgets: Default::default(),
-    };
-    let mut agent = crate::common::Agent::new(host.ready(&key()).unwrap(), options);
-    agent.initialize().await;
+    let mut agent = agent_of_this_process().await;
     let pids = agent.call("spawn", json!({})).await["structuredContent"]["pids"].clone();
     println!("pids {pids}");
     tokio::time::sleep(Duration::from_secs(600)).await;
