@@ -102,6 +102,17 @@ async function violations(page) {
 
 /** Presses Tab until everything that takes it was reached, and looks whether it can be seen to have it. */
 async function tab(page, problem) {
+  let missed;
+  // A page that brought itself up to date meanwhile has other elements now, and is looked at anew.
+  for (let looks = 0; looks < 5; looks += 1) {
+    missed = await tabThrough(page, problem);
+    if (!missed) return;
+    if (!missed.changed) break;
+  }
+  problem(`not reached with Tab: ${missed.words}`);
+}
+
+async function tabThrough(page, problem) {
   const wanted = await page.evaluate(() => {
     document.activeElement?.blur();
     const all = Array.from(document.querySelectorAll("a[href], button:enabled, input:enabled:not([type=hidden]), select, textarea, summary, [tabindex='0']"));
@@ -126,10 +137,11 @@ async function tab(page, problem) {
     if (stop.html && !stop.seen) problem(`has the focus and does not show it: ${stop.html}`);
     if (stop.html && !stop.inside) problem(`has the focus out of sight: ${stop.html}`);
   }
-  if (left > 0) {
-    const missed = await page.evaluate(() => window.wanted.filter((element) => !window.reached.has(element)).map((element) => element.outerHTML.slice(0, 120)));
-    problem(`not reached with Tab: ${missed.join(" | ")}`);
-  }
+  if (left === 0) return null;
+  return page.evaluate(() => ({
+    changed: window.wanted.some((element) => !element.isConnected || !element.checkVisibility()),
+    words: window.wanted.filter((element) => !window.reached.has(element)).map((element) => element.outerHTML.slice(0, 120)).join(" | "),
+  }));
 }
 
 function clean() {

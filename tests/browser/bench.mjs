@@ -52,7 +52,7 @@ process.on("exit", () => {
   rmSync(scratch, { recursive: true, force: true, maxRetries: 3 });
 });
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
-const patience = Number(process.env.MUSTER_TEST_PATIENCE ?? 300) * 1000;
+const patience = Number(process.env.MUSTER_TEST_PATIENCE ?? 600) * 1000;
 setTimeout(() => {
   console.error(`the browser tests did not end within ${patience / 1000} seconds`);
   process.exit(1);
@@ -93,7 +93,7 @@ async function start(args, settings, ready) {
   const said = { out: "", err: "" };
   child.stderr.setEncoding("utf8").on("data", (text) => { said.err += text; });
   const match = await new Promise((resolve, reject) => {
-    const late = setTimeout(() => reject(new Error(`muster ${args[0]} did not start:\n${said.out}${said.err}`)), 15000);
+    const late = setTimeout(() => reject(new Error(`muster ${args[0]} did not start:\n${said.out}${said.err}`)), 60000);
     child.stdout.setEncoding("utf8").on("data", (text) => {
       said.out += text;
       const found = ready.exec(said.out);
@@ -257,7 +257,8 @@ export class Person {
       reducedMotion: "reduce",
       ...options,
     });
-    person.context.setDefaultTimeout(10000);
+    // A browser beside three other tests on two cores is slow; what does not come at all is told by any limit.
+    person.context.setDefaultTimeout(60000);
     person.faults = [];
     person.allowed = new Set([muster.base]);
     person.watch();
@@ -331,7 +332,7 @@ export async function press(button) {
 }
 
 /** Asks again and again until `ask` answers something that is not null, false or undefined. */
-export async function until(what, ask, seconds = 10) {
+export async function until(what, ask, seconds = 60) {
   for (let tries = 0; tries < seconds * 20; tries += 1) {
     const answer = await ask();
     if (answer) return answer;
