@@ -340,7 +340,7 @@ fn what_a_stop_left_delivering_is_settled_by_the_next_delivery_and_never_resent(
         let next = muster.accept(&plugin, "next").await.id;
         // On Postgres the lock goes when the server sees the connection end.
         let mut outcome = chief::deliver(&second, muster.owner, next).await.unwrap();
-        for _ in 0..100 {
+        for _ in 0..1_200 {
             if outcome != Delivery::Pending {
                 break;
             }

@@ -84,7 +84,7 @@ impl ScriptedChief {
 
     /// Waits until `count` turns were begun.
     pub async fn begun(&self, count: usize) {
-        for _ in 0..2_000 {
+        for _ in 0..12_000 {
             if self.turns().len() >= count {
                 return;
             }

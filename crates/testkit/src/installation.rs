@@ -87,13 +87,13 @@ impl TestMuster {
 
 /// Waits until an app's background work has ended.
 pub async fn idle(app: &App) {
-    for _ in 0..2_000 {
+    for _ in 0..12_000 {
         if app.tasks.running() == 0 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("background work did not end within ten seconds");
+    panic!("background work did not end within a minute");
 }
 
 /// Usual settings, plugins on.

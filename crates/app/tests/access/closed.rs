@@ -135,7 +135,7 @@ fn somebody_whose_lock_was_lost_for_a_moment_is_there_again() {
         for file in std::fs::read_dir(folder).unwrap() {
             std::fs::remove_file(file.unwrap().path()).unwrap();
         }
-        for _ in 0..200 {
+        for _ in 0..1_200 {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             if access::somebody_present(desk.app(), desk.owner()).await.unwrap() {
                 break;

@@ -76,7 +76,7 @@ async fn hold_inserts_back(url: &str) -> PgConnection {
 
 async fn let_them_go(mut conn: PgConnection) {
     const WAITING: &str = "SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    for _ in 0..200 {
+    for _ in 0..3_000 {
         let (waiting,): (i64,) = sqlx::query_as(WAITING).fetch_one(&mut conn).await.unwrap();
         if waiting >= 10 {
             conn.execute("COMMIT").await.unwrap();

@@ -348,7 +348,7 @@ fn what_failed_is_written_down_by_the_sweep_and_when_muster_stops() {
         assert_eq!(rows().await, 1);
         muster_app::background::start_sweep(app);
         muster.clock.advance(SECOND * 60);
-        for _ in 0..150 {
+        for _ in 0..600 {
             if rows().await == 2 {
                 break;
             }

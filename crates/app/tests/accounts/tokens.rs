@@ -289,7 +289,7 @@ fn keeping(kept: &Arc<Mutex<Vec<Secret>>>, outcome: fn() -> Outcome) -> Step {
 
 async fn turn(muster: &TestMuster, external_id: &str, plugin: &plugins::PluginCaller) -> Delivery {
     let id = muster.accept(plugin, external_id).await.id;
-    for _ in 0..200 {
+    for _ in 0..6_000 {
         // On Postgres a crashed delivery's place is free only when the server has seen its connection end.
         match chief::deliver(&muster.app, muster.owner, id).await.unwrap() {
             Delivery::Pending => tokio::time::sleep(std::time::Duration::from_millis(5)).await,

@@ -63,7 +63,7 @@ fn an_approval_wakes_a_waiting_claim_at_once() {
         desk.approve(draft).await;
         let approved = Instant::now();
         let claimed = waiting.await.unwrap().unwrap().unwrap();
-        assert!(approved.elapsed() < SECOND * 5, "{:?}", approved.elapsed());
+        assert!(approved.elapsed() < SECOND * 15, "{:?}", approved.elapsed());
         assert_eq!(claimed.id, draft);
         assert_eq!(desk.app().db.wakeups().topics(), 0, "and leaves no place behind");
     });
@@ -80,7 +80,7 @@ fn an_approval_made_in_another_process_wakes_a_waiting_claim_too() {
         let approved = Instant::now();
         drafts::approve(&other, &desk.decider(), draft).await.unwrap();
         assert_eq!(waiting.await.unwrap().unwrap().unwrap().id, draft);
-        assert!(approved.elapsed() < SECOND * 5, "{:?}", approved.elapsed());
+        assert!(approved.elapsed() < SECOND * 15, "{:?}", approved.elapsed());
         other.db.close().await;
     });
 }
@@ -358,7 +358,7 @@ fn stopping_muster_ends_waiting_claims_and_leases_nothing() {
         let begun = Instant::now();
         desk.app().tasks.stop().await;
         assert_eq!(waiting.await.unwrap().unwrap(), None);
-        assert!(begun.elapsed() < SECOND * 5, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < SECOND * 15, "{:?}", begun.elapsed());
         desk.approve(draft).await;
         assert_eq!(desk.card(draft).await.claimed_at, None);
         let (next, _) = desk.muster.second().await;

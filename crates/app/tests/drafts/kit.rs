@@ -53,7 +53,7 @@ pub(crate) fn signed_in_now(app: &App, owner: OwnerId) -> Decider {
 
 /// Hands a message to the chief and waits for the turn's end. The chief may still be busy with what an earlier claim handed over.
 pub(crate) async fn deliver(app: &App, owner: OwnerId, message: MessageId) -> Delivery {
-    for _ in 0..200 {
+    for _ in 0..6_000 {
         match chief::deliver(app, owner, message).await.unwrap() {
             Delivery::Pending => tokio::time::sleep(Duration::from_millis(5)).await,
             ended => return ended,

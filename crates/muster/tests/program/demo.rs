@@ -13,7 +13,7 @@ fn tour(place: &Place) -> (Server, i32) {
     let mut command = place.command(&["demo", "--listen", "127.0.0.1:0"]);
     command.arg("--data-dir").arg(place.path("tour")).process_group(0);
     let server = Server::start(command).unwrap();
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(connector) = child_of(server.pid(), "demo-connector") {
             return (server, connector);
@@ -40,7 +40,7 @@ fn log(place: &Place) -> String {
 
 /// Waits until the connector works: only then a signal finds it as it usually is.
 fn connected(place: &Place) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while !log(place).contains("connected to the Maildir") {
         assert!(Instant::now() < end, "{}", log(place));
         std::thread::sleep(Duration::from_millis(10));
@@ -55,7 +55,7 @@ fn the_connector_of_a_tour_that_was_killed_ends_by_itself() {
     std::thread::sleep(Duration::from_millis(300));
     assert!(lives(connector), "{}", log(&place));
     server.kill();
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while lives(connector) {
         if Instant::now() > end {
             nix::sys::signal::kill(Pid::from_raw(connector), Signal::SIGKILL).unwrap();

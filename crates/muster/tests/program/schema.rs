@@ -208,7 +208,7 @@ async fn the_protocols_own_suite_passes_for_what_the_mcp_door_offers() {
     ]);
     let server = place.serve();
     server.http().message(&token, &message("m")).await;
-    for _ in 0..500 {
+    for _ in 0..6_000 {
         if file.exists() {
             break;
         }

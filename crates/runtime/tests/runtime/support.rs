@@ -40,7 +40,7 @@ impl Place {
 
     /// As [`Place::pids`], for a test whose own task the program waits for.
     pub(crate) async fn pids_soon(&self, name: &str, count: usize) -> Vec<i32> {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(60);
         while fs::read_to_string(self.path(name))
             .unwrap_or_default()
             .lines()
@@ -55,7 +55,7 @@ impl Place {
 
     /// The process numbers in a file that a script wrote, one a line, once it has written `count` of them.
     pub(crate) fn pids(&self, name: &str, count: usize) -> Vec<i32> {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             let text = fs::read_to_string(self.path(name)).unwrap_or_default();
             let pids: Vec<i32> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
@@ -107,7 +107,7 @@ pub(crate) fn lives(pid: i32) -> bool {
 }
 
 pub(crate) fn assert_gone(pids: &[i32]) {
-    let end = Instant::now() + Duration::from_secs(3);
+    let end = Instant::now() + Duration::from_secs(30);
     while pids.iter().any(|pid| lives(*pid)) {
         assert!(Instant::now() < end, "of {pids:?} some still run");
         std::thread::sleep(Duration::from_millis(10));

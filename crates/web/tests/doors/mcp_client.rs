@@ -51,7 +51,7 @@ impl Listening {
 
     async fn end(self) {
         self.stop.cancel();
-        tokio::time::timeout(Duration::from_secs(5), self.serving)
+        tokio::time::timeout(Duration::from_secs(60), self.serving)
             .await
             .expect("a stop ends the server")
             .unwrap();

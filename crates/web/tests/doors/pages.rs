@@ -530,9 +530,9 @@ fn a_conversation_shows_each_turn_as_text() {
     });
 }
 
-/// The next piece of a stream of hints, two seconds at most.
+/// The next piece of a stream of hints, a minute at most.
 async fn hint(body: &mut Body) -> Option<String> {
-    let frame = tokio::time::timeout(Duration::from_secs(2), body.frame())
+    let frame = tokio::time::timeout(Duration::from_secs(60), body.frame())
         .await
         .expect("a hint comes")?;
     Some(String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap())

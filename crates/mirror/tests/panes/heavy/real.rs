@@ -11,7 +11,7 @@ use crate::support::{Tmux, wait};
 
 /// Whether a model was asked something with these words under a name of its requests, within a few seconds.
 pub(crate) fn is_asked(model: &Model, name: &str, words: &str) -> bool {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while Instant::now() < end {
         if asked(model, name)
             .last()

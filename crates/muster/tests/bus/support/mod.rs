@@ -427,9 +427,9 @@ impl Output {
     }
 }
 
-/// Waits until something is so, ten seconds at most.
+/// Waits until something is so, a minute at most.
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while !so() {
         assert!(Instant::now() < end, "still not: {what}");
         std::thread::sleep(Duration::from_millis(5));

@@ -72,7 +72,7 @@ impl Look {
 
     /// Waits until the one text of a query reads `wanted`.
     pub(crate) async fn becomes(&self, query: &str, wanted: &str) {
-        for _ in 0..1_000 {
+        for _ in 0..6_000 {
             if self.text(query).await == wanted {
                 return;
             }

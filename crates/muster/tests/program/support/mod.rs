@@ -200,7 +200,7 @@ impl Place {
     /// Waits until a chief wrote down `count` lines.
     pub(crate) async fn recorded(&self, name: &str, count: usize) -> Vec<Value> {
         let mut last = Vec::new();
-        for _ in 0..1_000 {
+        for _ in 0..6_000 {
             last = self.record(name);
             if last.len() >= count {
                 return last;
@@ -308,7 +308,7 @@ impl Output {
 
     /// Waits until it holds `words`.
     pub(crate) fn says(&self, words: &str) {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(60);
         while !self.text().contains(words) {
             assert!(Instant::now() < end, "{words:?} is not in {}", self.text());
             std::thread::sleep(Duration::from_millis(5));

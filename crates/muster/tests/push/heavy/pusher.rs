@@ -45,7 +45,7 @@ fn what_an_agent_has_unread_is_pasted_into_its_pane_and_its_token_stands_nowhere
         json!({"from": "peer", "to": "me", "text": "first line\nsecond line"}),
     );
     agent.gets("second line");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!(agent.taken().len(), 1, "{:?}", agent.taken());
     let bytes = agent.bytes();
     assert_eq!(
@@ -112,7 +112,7 @@ fn a_pusher_takes_its_marker_with_it_whichever_way_it_is_asked_to_end() {
         let begun = Instant::now();
         let said = pushing.end_by(signal);
         assert!(said.0.success(), "{said:?}");
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         assert!(!has_marker(&bus, "me"), "{signal}");
         assert!(!said.1.contains("WARN") && !said.1.contains("rmcp"), "{}", said.1);
     }
