@@ -155,7 +155,7 @@ impl Guarantee {
             Ok(found) if found.wide => Self::broken(
                 id,
                 format!(
-                    "Asked the server what the account may do: more than read. {} Only the read-only mode and the gate stop a write then. Add the database once more, under another name and without --accept-wide-account: muster prints the statements that make an account which only reads.",
+                    "Asked the server what the account may do: more than read. {} Only the gate and, where the engine has one, its read-only mode stop a write then. Add the database once more, under another name and without --accept-wide-account: muster prints the statements that make an account which only reads.",
                     found.reasons.join(" ")
                 ),
             ),

@@ -167,7 +167,7 @@ impl Host {
             source,
             digest,
             at: self.clock.now(),
-            problems: Vec::new(),
+            problems: staged.checked.diagnostics.clone(),
             capabilities,
         })
     }

@@ -138,7 +138,14 @@ impl Inspection {
         installed: &Installed,
         broken: Option<&str>,
     ) -> Self {
-        let mut diagnostics = installed.problems.clone();
+        // A warning about a server stands with the server; one about what was left out has no other place.
+        let has = |entry: &str| installed.capabilities.iter().any(|one| one.id.id == entry);
+        let mut diagnostics: Vec<Diagnostic> = installed
+            .problems
+            .iter()
+            .filter(|problem| problem.is_error() || !problem.entry.as_deref().is_some_and(has))
+            .cloned()
+            .collect();
         if let Some(broken) = broken {
             diagnostics.push(Diagnostic::error(
                 Code::CacheInvalid,

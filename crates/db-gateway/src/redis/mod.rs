@@ -382,8 +382,6 @@ impl Server {
                 "ACL SETUSER muster_reader reset on >CHANGE_ME ~* -@all +@read -@dangerous +ping +echo +time +select \
                  +command|info +command|docs +acl|whoami +acl|dryrun +client|id +memory|usage +sort_ro"
                     .to_owned(),
-                "ACL SETUSER default off".to_owned(),
-                "ACL SAVE".to_owned(),
             ],
         })
     }
@@ -452,7 +450,7 @@ impl Server {
             Err(error @ Error::Unreachable { .. }) => Guarantee::broken(id, error.to_string()),
             _ => Guarantee::broken(
                 id,
-                "Tried to delete a key that nobody has without signing in: it was not refused, so whoever reaches the server may write. The gate keeps RESET and AUTH away; an administrator closes the user with ACL SETUSER default off, or gives it a password.",
+                "Tried to delete a key that nobody has without signing in: it was not refused, so whoever reaches the server may write. The gate keeps RESET and AUTH away. An administrator gives the user default a password, or closes it (ACL SETUSER default off) once there is another administrator: every client that signs in without a user is shut out then.",
             ),
         }
     }

@@ -287,7 +287,8 @@ mod heavy {
                 .map(|found| found.id)
                 .collect();
             assert_eq!(failed, ["narrow_account", "default_user_closed"]);
-            // The first statement that is printed makes an account that passes.
+            // The one statement that is printed makes an account that passes, and shuts nobody else out.
+            assert_eq!(wide.statements.len(), 1);
             server.admin(&wide.statements[0].replace("CHANGE_ME", "SECRETPASSWORD"));
             let narrow = connection(&server.url("muster_reader:SECRETPASSWORD@"), None);
             let wide = narrow.wide().await.unwrap();

@@ -228,7 +228,7 @@ pub(crate) enum Asks {
     },
     /// Say yes: this call goes on, and matching ones for 60 seconds
     #[command(
-        after_help = "Example: muster asks approve 12\nOnce means a window of 60 seconds from now: matching calls of the same agent go on unasked."
+        after_help = "Example: muster asks approve 12\nA yes counts for 60 seconds from now: matching calls of the same agent go on unasked."
     )]
     Approve {
         #[command(flatten)]

@@ -11,7 +11,7 @@ use muster_app::packages::{Done, Hash};
 use muster_core::Clock;
 use muster_core::text::terminal;
 use muster_plugin_host::events::Wanted;
-use muster_plugin_host::{Act, Dead, Diagnostic, Host, Meant, PluginError, Target};
+use muster_plugin_host::{Act, Dead, Diagnostic, Host, Meant, PluginError, Status, Target};
 use serde_json::{Value, json};
 
 use super::shown as common;
@@ -49,12 +49,20 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
             Ok(())
         }
         Plugins::Update { plugin } => {
+            let was_changed = host
+                .inspect(&plugin)
+                .is_ok_and(|found| found.capabilities.iter().any(|one| one.status == Status::Blocked));
             let updated = host.update(&plugin);
             // One that found errors takes away what may start: it is as much of a change.
             if matches!(updated, Ok(()) | Err(PluginError::InvalidUpdate(_))) {
                 noted::note(&config, whole(&host, "package.update", &plugin)).await;
             }
             updated.map_err(refused)?;
+            if was_changed {
+                output::notice(
+                    "the stored copy was not what had been installed: somebody changed it on the disk. It was stored again from the folder it came from",
+                );
+            }
             if json {
                 document(&host, &plugin)
             } else {
@@ -207,7 +215,11 @@ async fn decide(config: &Config, host: &Host, review: &Review, act: Act, json: b
     if json {
         document(host, target.plugin())
     } else {
-        shown::statuses(host, target.plugin(), Some(&target))
+        shown::statuses(host, target.plugin(), Some(&target))?;
+        if matches!(act, Act::Approve) {
+            output::notice("agents have its tools from their next session on: over muster's address, or by muster exec -- PROGRAM");
+        }
+        Ok(())
     }
 }
 

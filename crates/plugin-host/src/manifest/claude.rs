@@ -310,8 +310,11 @@ fn path(id: &str, word: &str, is_program: bool, listing: &Listing, found: &mut F
 
 /// A relative word is looked for where the session works, which is not the package: a file there could run in the place of the one that is reviewed.
 fn elsewhere(id: &str, word: &str, is_program: bool, listing: &Listing, found: &mut Findings) {
-    let named = word.contains('/').then(|| inside(word)).flatten();
-    let Some(file) = named.filter(|file| listing.files.contains_key(file)) else {
+    // A program without a slash is looked for in PATH and nowhere else.
+    if is_program && !word.contains('/') {
+        return;
+    }
+    let Some(file) = inside(word).filter(|file| listing.files.contains_key(file)) else {
         return;
     };
     let message = format!(

@@ -344,7 +344,7 @@ fn command(
         if !names_a_path(word) {
             if listing.files.contains_key(word) {
                 let message = format!(
-                    "{} is also a file of the package; write ./{} when that is meant, else the word stays as it is",
+                    "{} is also a file of the package, but without ./ it is no path of it: a program that takes it for a file finds the one in the folder that a session works in, which nobody reviewed; write ./{} when the package's is meant",
                     shown(word),
                     shown(word)
                 );

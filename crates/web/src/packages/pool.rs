@@ -353,6 +353,11 @@ fn refused(error: PluginError) -> Refused {
     match error {
         PluginError::NotFound(_) => Refused::Unknown(error.to_string()),
         PluginError::Fault(fault) => Refused::Broken(fault),
+        // What a person does about it is no business of an agent that may have a shell.
+        PluginError::NotRunnable { what, status, .. } => Refused::NotRunnable(format!(
+            "{what} does not start: its status is {}; nothing was sent. Only your owner can change that, on the page of the package",
+            status.word()
+        )),
         other => Refused::NotRunnable(other.to_string()),
     }
 }

@@ -63,7 +63,7 @@ impl EndedView {
                 "Nobody answered in time, or the process that held the call ended: it was refused."
             }
             AskState::Withdrawn => {
-                "Whoever asked went away, or the task was closed: nobody waits for an answer."
+                "Whoever asked went away, the task was closed, or what was asked about changed: nobody waits for an answer."
             }
         };
         Some(Self {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use muster_core::text::terminal;
 use muster_plugin_host::{
-    Change, Cwd, Diagnostic, Host, Inspected, Kind, Launch, Place, Server, StableId, Status, Target,
+    Change, Code, Cwd, Diagnostic, Host, Inspected, Kind, Launch, Place, Server, StableId, Status, Target,
 };
 
 use super::refused;
@@ -173,25 +173,29 @@ fn changes(host: &Host, stable_id: &str) -> Result<(), Failure> {
 /// Findings, one a line.
 pub(super) fn diagnostics(all: &[Diagnostic], indent: &str) -> Result<(), Failure> {
     for one in all {
-        let word = serde_json::to_value(one.code).ok();
-        let code = word
-            .as_ref()
-            .and_then(serde_json::Value::as_str)
-            .unwrap_or_default();
-        let kind = if one.is_error() { "error" } else { "warning" };
-        let place: Vec<&str> = [&one.entry, &one.field]
-            .into_iter()
-            .filter_map(Option::as_deref)
-            .collect();
-        let place = if place.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", place.join(", "))
-        };
-        let line = format!("{indent}{kind} {code}{place}: {}", one.message);
-        output::line(&terminal(&line))?;
+        output::line(&terminal(&format!("{indent}{}", finding(one))))?;
     }
     Ok(())
+}
+
+/// A finding in a line, not yet escaped for a terminal.
+fn finding(one: &Diagnostic) -> String {
+    let word = serde_json::to_value(one.code).ok();
+    let code = word
+        .as_ref()
+        .and_then(serde_json::Value::as_str)
+        .unwrap_or_default();
+    let kind = if one.is_error() { "error" } else { "warning" };
+    let place: Vec<&str> = [&one.entry, &one.field]
+        .into_iter()
+        .filter_map(Option::as_deref)
+        .collect();
+    let place = if place.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", place.join(", "))
+    };
+    format!("{kind} {code}{place}: {}", one.message)
 }
 
 /// The statuses after an act, one a line.
@@ -210,6 +214,12 @@ pub(super) fn statuses(host: &Host, plugin: &str, target: Option<&Target>) -> Re
 /// Says on standard error what is to do about a package that was just stored.
 pub(super) fn next(host: &Host, plugin: &str) -> Result<(), Failure> {
     let found = host.inspect(plugin).map_err(refused)?;
+    let each = found.capabilities.iter().flat_map(|one| &one.diagnostics);
+    // What a change means is the sentence below.
+    let said = each.filter(|one| one.code != Code::ModifiedDefinitionHash);
+    for one in found.diagnostics.iter().chain(said) {
+        output::notice(&terminal(&finding(one)));
+    }
     let has = |status| found.capabilities.iter().any(|one| one.status == status);
     let look = format!("muster plugins inspect {plugin}, then muster plugins approve {plugin}");
     let sentence = if has(Status::Modified) {
