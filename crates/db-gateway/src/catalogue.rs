@@ -13,6 +13,25 @@ pub struct Schema {
     pub name: String,
 }
 
+/// A list that may have been cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listed<T> {
+    /// What was found, in order.
+    pub all: Vec<T>,
+    /// Whether there was more than the limits of the call allow.
+    pub truncated: bool,
+}
+
+impl<T> Listed<T> {
+    /// All that there is.
+    pub(crate) const fn whole(all: Vec<T>) -> Self {
+        Self {
+            all,
+            truncated: false,
+        }
+    }
+}
+
 /// A table, a view or their like.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Object {
@@ -144,7 +163,14 @@ impl Guarantee {
 
     /// The server was not reached, so nothing could be tried.
     pub(crate) fn not_reached(error: &Error) -> Self {
-        let then = "Nothing else could be tried. Start the server, or remove the connection and add it with the right address.";
+        let then = match error {
+            Error::NotLetIn { .. } => {
+                "Nothing else could be tried. Let the account in on the server, or remove the connection and add it with a name, a password and a database that the server takes."
+            }
+            _ => {
+                "Nothing else could be tried. Start the server, or remove the connection and add it with the right address."
+            }
+        };
         Self::broken("reachable", format!("{error} {then}"))
     }
 
@@ -194,9 +220,12 @@ pub(crate) fn first(rows: &Rows) -> Option<String> {
 }
 
 /// A schema for each row that has its name.
-pub(crate) fn schemas(rows: &Rows) -> Vec<Schema> {
+pub(crate) fn schemas(rows: &Rows) -> Listed<Schema> {
     let named = |row: &Vec<Cell>| text(row.first()).map(|name| Schema { name });
-    rows.rows.iter().filter_map(named).collect()
+    Listed {
+        all: rows.rows.iter().filter_map(named).collect(),
+        truncated: rows.truncated,
+    }
 }
 
 /// A column for each row of name, type, whether it may be null as `nullable` reads it, default and comment.

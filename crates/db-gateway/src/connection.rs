@@ -6,7 +6,7 @@ use muster_policy::{Action, Permit, Resource};
 
 use crate::address::Url;
 use crate::answer::Answer;
-use crate::catalogue::{Description, Guarantee, Object, Schema, Wide};
+use crate::catalogue::{Description, Guarantee, Listed, Object, Schema, Wide};
 use crate::classify::{Class, Verdict, classify_connected};
 use crate::error::Error;
 use crate::limits::Limits;
@@ -206,11 +206,11 @@ impl Connection {
         }
     }
 
-    /// The schemas.
+    /// The schemas; says whether the list was cut.
     ///
     /// # Errors
     /// As [`Connection::read`].
-    pub async fn schemas(&self, permit: &Permit, limits: Limits) -> Result<Vec<Schema>, Error> {
+    pub async fn schemas(&self, permit: &Permit, limits: Limits) -> Result<Listed<Schema>, Error> {
         self.holds(permit, Action::DbRead)?;
         match &self.read {
             Server::Postgres(server) => server.schemas(limits).await,
@@ -221,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// Tables, views and their like, of one schema or of all that are not the engine's own.
+    /// Tables, views and their like, of one schema or of all that are not the engine's own; says whether the list was cut.
     ///
     /// # Errors
     /// As [`Connection::read`].
@@ -230,7 +230,7 @@ impl Connection {
         permit: &Permit,
         schema: Option<&str>,
         limits: Limits,
-    ) -> Result<Vec<Object>, Error> {
+    ) -> Result<Listed<Object>, Error> {
         self.holds(permit, Action::DbRead)?;
         match &self.read {
             Server::Postgres(server) => server.objects(schema, limits).await,

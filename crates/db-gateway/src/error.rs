@@ -37,13 +37,30 @@ pub enum Error {
         /// The limit.
         after: Duration,
     },
-    /// There is no way to the server, or it did not let muster in.
+    /// A statement that writes was given up, and nobody said what became of it.
+    #[error(
+        "Given up after {} s: by then the database had not said that the statement is done. It writes, so it may be done all the same, in part, or not at all. Look before you send it again.",
+        after.as_secs_f64()
+    )]
+    GivenUp {
+        /// The limit.
+        after: Duration,
+    },
+    /// There is no way to the server, or what answers there is not understood.
     #[error("The database could not be reached: {why}.")]
     Unreachable {
         /// Why, without secrets.
         why: String,
-        /// Whether nobody is there at all: refused, no such name, no route, silence. Otherwise somebody answered and did not let muster in.
+        /// Whether nobody is there at all: refused, no such name, no route, silence. Otherwise somebody answered.
         away: bool,
+    },
+    /// The server is there, and does not let this account into this database.
+    #[error(
+        "The database did not let muster in: {why}. Check the name, the password and the database in its address."
+    )]
+    NotLetIn {
+        /// The server's own words, without secrets.
+        why: String,
     },
     /// The mode in which nothing can be written could not be entered, so nothing was read either.
     #[error(
@@ -90,8 +107,9 @@ impl Error {
     pub fn engine_code(&self) -> Option<&str> {
         match self {
             Self::Engine { code, .. } => Some(code),
-            Self::TimedOut { .. } => Some("timeout"),
+            Self::TimedOut { .. } | Self::GivenUp { .. } => Some("timeout"),
             Self::Unreachable { .. } => Some("unreachable"),
+            Self::NotLetIn { .. } => Some("sign_in"),
             Self::Unguarded { .. } => Some("unguarded"),
             _ => None,
         }
@@ -107,7 +125,9 @@ impl Error {
             Self::Unsupported { .. } | Self::Invalid(_) => "invalid_argument",
             Self::Engine { .. }
             | Self::TimedOut { .. }
+            | Self::GivenUp { .. }
             | Self::Unreachable { .. }
+            | Self::NotLetIn { .. }
             | Self::Unguarded { .. } => "engine_error",
         }
     }
@@ -204,9 +224,22 @@ impl Scrub {
         self.secrets.first().map_or(0, |secret| secret.chars().count())
     }
 
-    /// Somebody answered, and did not let muster in.
+    /// The server refused the name, the password or the database.
+    pub(crate) fn not_let_in(&self, why: impl fmt::Display) -> Error {
+        let why = self.clean(&why.to_string());
+        Error::NotLetIn {
+            why: why.trim_end_matches(['.', ' ']).to_owned(),
+        }
+    }
+
+    /// Somebody answered, and not as a server that can be talked to.
     pub(crate) fn unreachable(&self, why: impl fmt::Display) -> Error {
         self.closed(why, false)
+    }
+
+    /// Nobody answered within `patience`, which is all that a call has for reaching its server.
+    pub(crate) fn silent(&self, patience: Duration) -> Error {
+        self.away(format!("nothing answered within {} s", patience.as_secs_f64()))
     }
 
     /// Nobody answered.

@@ -43,7 +43,7 @@ pub use address::{InvalidUrl, Url};
 #[cfg(feature = "connect")]
 pub use answer::{Answer, Cell, Column, Rows};
 #[cfg(feature = "connect")]
-pub use catalogue::{ColumnInfo, Description, Guarantee, Object, Rule, Schema, Wide};
+pub use catalogue::{ColumnInfo, Description, Guarantee, Listed, Object, Rule, Schema, Wide};
 pub use classify::{Class, Verdict, classify, classify_connected};
 #[cfg(feature = "connect")]
 pub use connection::{Connection, classify_explained};

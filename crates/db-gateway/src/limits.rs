@@ -23,7 +23,16 @@ impl Default for Limits {
     }
 }
 
+/// Longest time for reaching a server.
+const CONNECTING: Duration = Duration::from_secs(10);
+
 impl Limits {
+    /// How long the whole way to a server may take, signing in included. Shorter than [`Limits::hang_up`], so that a server that is silent
+    /// is not told as a statement that takes too long.
+    pub(crate) fn connecting(self) -> Duration {
+        self.time.min(CONNECTING)
+    }
+
     pub(crate) fn milliseconds(self) -> u64 {
         u64::try_from(self.time.as_millis())
             .unwrap_or(u64::MAX)

@@ -1,19 +1,24 @@
-//! A server without a mode in which nothing can be written: nothing is read from it either.
+//! Servers that say less than they should: where no mode is entered in which nothing can be written nothing is read either, and what was never heard is not told as done or stopped.
 #![cfg(test)]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use muster_db_gateway::{Connection, Error, Limits, Url};
-use muster_policy::{Action, Decision, Grant, Layer, Needs, Permit, Policy, Standing, Target, decide};
+use muster_db_gateway::{Connection, Engine, Error, Limits, Url};
+use muster_policy::{Action, Decision, Grant, Layer, Needs, Pair, Permit, Policy, Standing, Target, decide};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 const NAME: &str = "db_connection:stub";
 
 fn permit() -> Permit {
-    let layer = Layer::authored([Grant::parse("db_read", NAME, "allow").unwrap()]).unwrap();
+    let words = ["db_read", "db_write"];
+    let grants = words.map(|word| Grant::parse(word, NAME, "allow").unwrap());
+    let layer = Layer::authored(grants).unwrap();
     let policy = Policy::new(layer, Layer::absent(), Layer::absent());
-    let needs = Needs::of(Action::DbRead, Target::new(NAME.parse().unwrap()).unwrap());
+    let target = Target::new(NAME.parse().unwrap()).unwrap();
+    let pair = |action| Pair::new(action, target.clone());
+    let needs = Needs::new(pair(Action::DbRead), [pair(Action::DbWrite)]);
     match decide(Standing::Under(&policy), &needs) {
         Decision::Allow(permit) => permit,
         other => panic!("{other:?}"),
@@ -133,16 +138,166 @@ async fn a_server_that_cannot_look_for_its_caller_is_read_all_the_same() {
     assert!(!heard.contains("\u{2}1s"), "{heard}");
 }
 
+fn short() -> Limits {
+    Limits {
+        time: Duration::from_millis(200),
+        ..Limits::default()
+    }
+}
+
+fn to(url: &str) -> Connection {
+    Connection::new(NAME.parse().unwrap(), Url::parse(url).unwrap(), None).unwrap()
+}
+
+/// A server that lets muster in, does what it asks at the beginning, and then says nothing any more.
+async fn falls_silent() -> Connection {
+    let done = [message(b'C', b"SET\0"), message(b'Z', b"I")].concat();
+    let (port, _) = stub(vec![done.clone(), done, Vec::new()]).await;
+    to(&format!("postgres://u@127.0.0.1:{port}/d"))
+}
+
 // spec: DBA-013
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
-    let (port, _) = stub(vec![Vec::new()]).await;
-    let url = Url::parse(&format!("postgres://u@127.0.0.1:{port}/d")).unwrap();
-    let connection = Connection::new(NAME.parse().unwrap(), url, None).unwrap();
-    let limits = Limits {
-        time: std::time::Duration::from_millis(100),
-        ..Limits::default()
-    };
-    let answer = connection.read(&permit(), "SELECT 1", limits).await;
+    let done = [message(b'C', b"SET\0"), message(b'Z', b"I")].concat();
+    let (port, _) = stub(vec![done, Vec::new()]).await;
+    let connection = to(&format!("postgres://u@127.0.0.1:{port}/d"));
+    let answer = connection.read(&permit(), "SELECT 1", short()).await;
     assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_write_that_was_hung_up_on_may_be_done_or_not() {
+    let connection = falls_silent().await;
+    let error = connection
+        .write(&permit(), "UPDATE t SET v = 1", true, short())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::GivenUp { .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(
+        said.contains("may be done") && said.contains("Look before"),
+        "{said}"
+    );
+    assert!(!said.contains("Stopped"), "{said}");
+}
+
+/// Who takes a connection and says nothing is not there, however short the time of a statement is: nothing was asked of it yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_server_is_away_and_no_statement_that_takes_too_long() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for url in [
+        "postgres://u:p@127.0.0.1:PORT/d",
+        "postgres://u:p@127.0.0.1:PORT/d?tls=unverified",
+        "mysql://u:p@127.0.0.1:PORT/d",
+        "redis://:p@127.0.0.1:PORT/0",
+        "rediss://:p@127.0.0.1:PORT/0",
+        "mongodb://u:p@127.0.0.1:PORT/d?directConnection=true",
+    ] {
+        let connection = to(&url.replace("PORT", &port.to_string()));
+        let (reading, writing) = match connection.engine() {
+            Engine::Redis => ("GET k", "SET k v"),
+            Engine::Mongodb => (r#"{"find":"a"}"#, r#"{"insert":"a","documents":[{"a":1}]}"#),
+            _ => ("SELECT 1", "DELETE FROM t"),
+        };
+        for answer in [
+            connection.read(&permit(), reading, short()).await,
+            connection.write(&permit(), writing, true, short()).await,
+        ] {
+            let error = answer.unwrap_err();
+            assert!(error.is_away(), "{url}: {error:?}");
+            assert!(error.to_string().contains("within 0.2 s"), "{error}");
+        }
+    }
+    // One that lets muster in and is then silent before anything was asked of it.
+    let (port, _) = stub(vec![Vec::new()]).await;
+    let connection = to(&format!("postgres://u@127.0.0.1:{port}/d"));
+    let error = connection.read(&permit(), "SELECT 1", short()).await.unwrap_err();
+    assert!(error.is_away(), "{error:?}");
+}
+
+/// What a server says before a session has begun, by its code and not by its words.
+#[tokio::test]
+async fn only_what_is_said_of_the_account_or_the_database_is_told_as_that() {
+    for (code, account) in [
+        ("28P01", true),
+        ("28000", true),
+        ("3D000", true),
+        ("42501", true),
+        ("53300", false),
+        ("57P03", false),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await;
+            let said = format!("SFATAL\0C{code}\0Mpassword authentication failed for SECRET\u{1b}[2J.\0\0");
+            let _ = stream.write_all(&message(b'E', said.as_bytes())).await;
+        });
+        let connection = to(&format!("postgres://u:SECRET@127.0.0.1:{port}/d"));
+        let error = connection
+            .read(&permit(), "SELECT 1", Limits::default())
+            .await
+            .unwrap_err();
+        assert_eq!(
+            matches!(error, Error::NotLetIn { .. }),
+            account,
+            "{code} {error:?}"
+        );
+        assert!(!error.is_away(), "{code}");
+        let said = format!("{error} {error:?}");
+        assert!(said.contains(code) && !said.contains("SECRET"), "{said}");
+        assert!(!error.to_string().contains('\u{1b}'), "{error:?}");
+    }
+}
+
+/// A kept session that the server ended is replaced once; that the new one is not let in is not taken for another lost one.
+#[tokio::test]
+async fn a_session_that_is_replaced_tells_who_is_not_let_in() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let begun = Arc::new(Mutex::new(0));
+    let counting = Arc::clone(&begun);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut buffer = vec![0; 64 * 1024];
+            let _ = stream.read(&mut buffer).await;
+            // The lost session is asked to stop as well, on a connection that signs nobody in.
+            if buffer.get(4..8) != Some(&[0, 3, 0, 0]) {
+                continue;
+            }
+            *counting.lock().unwrap() += 1;
+            let first = *counting.lock().unwrap() == 1;
+            if !first {
+                let said = b"SFATAL\0C28P01\0Mno\0\0";
+                let _ = stream.write_all(&message(b'E', said)).await;
+                continue;
+            }
+            let ready = || message(b'Z', b"I");
+            let done = |tag: &[u8]| message(b'C', tag);
+            let hello = [message(b'R', &[0; 4]), message(b'K', &[0; 8]), ready()].concat();
+            let read = [
+                done(b"BEGIN\0"),
+                done(b"SELECT 1\0"),
+                done(b"SELECT 1\0"),
+                done(b"SELECT 0\0"),
+                ready(),
+            ];
+            let settled = [done(b"ROLLBACK\0"), ready(), done(b"DISCARD ALL\0"), ready()];
+            let looks = [done(b"SELECT 1\0"), ready()];
+            for answer in [hello, looks.concat(), read.concat(), settled.concat()] {
+                let _ = stream.write_all(&answer).await;
+                let _ = stream.read(&mut buffer).await;
+            }
+            // What was read last was the second statement; it hangs up.
+        }
+    });
+    let connection = to(&format!("postgres://u:SECRET@127.0.0.1:{port}/d"));
+    let read = async || connection.read(&permit(), "SELECT 1", Limits::default()).await;
+    read().await.unwrap();
+    let error = read().await.unwrap_err();
+    assert!(matches!(error, Error::NotLetIn { .. }), "{error:?}");
+    assert_eq!(*begun.lock().unwrap(), 2);
 }

@@ -47,7 +47,7 @@ pub struct NewConnection {
     pub write_url: Option<DbUrl>,
     /// Whether the account that reads may do more than read, and its owner took that.
     pub wide: bool,
-    /// Whether the account was looked at. What is wide, and a file of SQLite, needs no look.
+    /// Whether the account was looked at. A file of SQLite needs no look, and what is taken as wide without one is taken unseen.
     pub looked: bool,
 }
 
@@ -130,7 +130,9 @@ pub async fn add(app: &App, owner: OwnerId, new: NewConnection) -> Result<Connec
     app.db
         .write_in_turn(owner, RESOURCES, owner.get(), move |tx| {
             Box::pin(async move {
-                let looked = (new.looked || new.wide || engine == Engine::Sqlite).then_some(now);
+                let seen = new.looked || engine == Engine::Sqlite;
+                // What was taken unseen as wide is not looked at later either.
+                let looked = (seen || new.wide).then_some(now);
                 let args = (new.project, new.name.as_str(), engine.as_str(), new.wide, looked, now);
                 let inserted: Option<(i64,)> = tx.optional(&sql::INSERT, args).await.map_err(name_taken)?;
                 let id = ConnectionId::new(inserted.ok_or(DatabaseError::NoProject)?.0);
@@ -140,7 +142,7 @@ pub async fn add(app: &App, owner: OwnerId, new: NewConnection) -> Result<Connec
                     .map(|url| key.seal(&place(owner, id, "write_url"), url.secret()))
                     .transpose()?;
                 tx.run(&sql::SET_URLS, (id, url, write_url)).await?;
-                let data = json!({"name": new.name.as_str(), "engine": engine.as_str(), "project": new.project.to_string(), "wide": new.wide, "looked": looked.is_some()});
+                let data = json!({"name": new.name.as_str(), "engine": engine.as_str(), "project": new.project.to_string(), "wide": new.wide, "looked": seen, "unseen": new.wide && !seen});
                 audit::record(tx, now, event("db.add", id, data)).await?;
                 of(tx, id).await
             })

@@ -456,6 +456,12 @@ fn show(tokens: Tokens<'_, '_>) -> Verdict {
     if tokens.is_at(1, &["create"]) && tokens.is_at(2, &["user", "server"]) {
         return Verdict::refuse("it shows a password or its hash; SHOW GRANTS tells what the account may do");
     }
+    // Accounts see their own sessions in all three, and whoever else signs in with the account has one.
+    if tokens.is_at(1, &["explain", "analyze", "processlist"])
+        || tokens.is_at(1, &["full"]) && tokens.is_at(2, &["processlist"])
+    {
+        return Verdict::refuse("it looks into other sessions");
+    }
     judged(Verdict::read("it shows what the server knows"), tokens)
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 
 use crate::address::{Tls, Url};
 use crate::answer::Answer;
-use crate::catalogue::{ColumnInfo, Description, Guarantee, Object, Rule, Schema, Wide, not_found};
+use crate::catalogue::{ColumnInfo, Description, Guarantee, Listed, Object, Rule, Schema, Wide, not_found};
 use crate::classify::{Class, Verdict};
 use crate::error::{Error, Scrub};
 use crate::limits::Limits;
@@ -46,6 +46,8 @@ pub(crate) struct Server {
     heard: Arc<AtomicBool>,
     /// What came of the last try to reach one.
     last: Arc<Mutex<Option<String>>>,
+    /// Whether the account was let in, and the servers were there ever since.
+    met: Arc<AtomicBool>,
 }
 
 /// The driver's errors show its own structures; only what was said leaves.
@@ -96,6 +98,7 @@ impl Server {
             client: OnceCell::new(),
             heard: Arc::default(),
             last: Arc::default(),
+            met: Arc::default(),
         }
     }
 
@@ -117,12 +120,17 @@ impl Server {
                 if options.tls.is_none() && self.url.tls != Tls::Off {
                     options.tls = Some(DriverTls::Enabled(TlsOptions::builder().build()));
                 }
-                let (heard, last) = (Arc::clone(&self.heard), Arc::clone(&self.last));
+                let (heard, last, met) = (
+                    Arc::clone(&self.heard),
+                    Arc::clone(&self.last),
+                    Arc::clone(&self.met),
+                );
                 options.sdam_event_handler = Some(EventHandler::callback(move |event| {
                     if somebody_there(&event) {
                         heard.store(true, Ordering::Relaxed);
                     }
                     if let SdamEvent::ServerHeartbeatFailed(failed) = &event {
+                        met.store(false, Ordering::Relaxed);
                         *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(said(&failed.failure));
                     }
                 }));
@@ -142,28 +150,67 @@ impl Server {
                 message: self.scrub.clean(&command.message),
                 position: None,
             },
-            ErrorKind::ServerSelection { .. } => {
-                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-                let why = match last.as_deref() {
-                    Some(last) => format!("{}: {last}", said(error)),
-                    None => said(error),
-                };
-                self.scrub.closed(why, !self.heard.load(Ordering::Relaxed))
-            }
+            ErrorKind::ServerSelection { .. } => self.nobody(&said(error)),
+            ErrorKind::Authentication { .. } => self.scrub.not_let_in(said(error)),
             _ => self.scrub.unreachable(said(error)),
         }
     }
 
-    async fn command(&self, command: Document, limits: Limits) -> Result<Document, Error> {
-        tokio::time::timeout(limits.hang_up(), async {
+    /// No server of the address could be used, be it that there is none or that none would talk.
+    fn nobody(&self, why: &str) -> Error {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = match last.as_deref() {
+            Some(last) => format!("{why}: {last}"),
+            None => why.to_owned(),
+        };
+        self.scrub.closed(why, !self.heard.load(Ordering::Relaxed))
+    }
+
+    /// The database, once a server of it has answered and let the account in. The driver only begins to look for one when there is a command.
+    async fn reached(&self, limits: Limits) -> Result<Database, Error> {
+        let patience = limits.connecting();
+        let reaching = async {
             let database = self.database().await?;
-            database
-                .run_command(command)
-                .await
-                .map_err(|error| self.error(&error, limits))
+            if !self.met.load(Ordering::Relaxed) {
+                match database.run_command(doc! { "ping": 1 }).await {
+                    Ok(_) => {}
+                    // It may not do even that, and was let in.
+                    Err(error) if matches!(error.kind.as_ref(), ErrorKind::Command(_)) => {}
+                    Err(error) => return Err(self.error(&error, limits)),
+                }
+                self.met.store(true, Ordering::Relaxed);
+            }
+            Ok(database)
+        };
+        tokio::time::timeout(patience, reaching)
+            .await
+            .unwrap_or_else(|_| {
+                let why = format!("nothing answered within {} s", patience.as_secs_f64());
+                Err(self.nobody(&why))
+            })
+    }
+
+    async fn command(&self, command: Document, limits: Limits) -> Result<Document, Error> {
+        let unheard = Error::TimedOut { after: limits.time };
+        self.asked(command, limits, unheard).await
+    }
+
+    /// The answer to a command, or `unheard` where none comes.
+    async fn asked(&self, command: Document, limits: Limits, unheard: Error) -> Result<Document, Error> {
+        tokio::time::timeout(limits.hang_up(), async {
+            let database = self.reached(limits).await?;
+            database.run_command(command).await.map_err(|error| {
+                if !matches!(error.kind.as_ref(), ErrorKind::Command(_)) {
+                    self.met.store(false, Ordering::Relaxed);
+                }
+                self.error(&error, limits)
+            })
         })
         .await
-        .unwrap_or(Err(Error::TimedOut { after: limits.time }))
+        .unwrap_or_else(|_| {
+            self.met.store(false, Ordering::Relaxed);
+            Err(unheard)
+        })
     }
 
     fn parse(&self, statement: &str) -> Result<Document, Error> {
@@ -223,15 +270,24 @@ impl Server {
         true
     }
 
-    pub(crate) async fn write(&self, statement: &str, limits: Limits) -> Result<Answer, Error> {
-        let command = self.parse(statement)?;
-        let is_pipeline = command.keys().next().is_some_and(|name| name == "aggregate");
-        let reply = if is_pipeline {
-            let mut command = command;
+    /// A command that may write, with its bounds.
+    fn writing(&self, statement: &str, limits: Limits) -> Result<Document, Error> {
+        let mut command = self.parse(statement)?;
+        if command.keys().next().is_some_and(|name| name == "aggregate") {
             bound(&mut command, limits);
-            self.command(command, limits).await?
         } else {
-            self.command(command, limits).await?
+            shorten_time(&mut command, limits);
+        }
+        Ok(command)
+    }
+
+    pub(crate) async fn write(&self, statement: &str, limits: Limits) -> Result<Answer, Error> {
+        let command = self.writing(statement, limits)?;
+        let unheard = Error::GivenUp { after: limits.time };
+        let reply = match self.asked(command, limits, unheard.clone()).await {
+            // Documents that were changed before the server stopped stay so.
+            Err(Error::TimedOut { .. }) => return Err(unheard),
+            other => other?,
         };
         if let Ok(errors) = reply.get_array("writeErrors")
             && let Some(Bson::Document(first)) = errors.first()
@@ -259,17 +315,22 @@ impl Server {
         ))
     }
 
-    pub(crate) async fn schemas(&self, _limits: Limits) -> Result<Vec<Schema>, Error> {
-        Ok(vec![Schema {
+    pub(crate) async fn schemas(&self, _limits: Limits) -> Result<Listed<Schema>, Error> {
+        Ok(Listed::whole(vec![Schema {
             name: self.name().to_owned(),
-        }])
+        }]))
     }
 
-    pub(crate) async fn objects(&self, limits: Limits) -> Result<Vec<Object>, Error> {
+    pub(crate) async fn objects(&self, limits: Limits) -> Result<Listed<Object>, Error> {
+        self.collections(doc! {}, limits).await
+    }
+
+    async fn collections(&self, filter: Document, limits: Limits) -> Result<Listed<Object>, Error> {
         let wanted = i32::try_from(limits.rows).unwrap_or(i32::MAX);
-        let command = doc! { "listCollections": 1, "cursor": { "batchSize": wanted } };
+        let mut command = doc! { "listCollections": 1, "filter": filter, "cursor": { "batchSize": wanted } };
+        bound(&mut command, limits);
         let reply = self.command(command.clone(), limits).await?;
-        self.close_cursor(&command, &reply, limits).await;
+        let truncated = self.close_cursor(&command, &reply, limits).await;
         let mut found: Vec<Object> = batch(&reply)
             .map(|collection| Object {
                 schema: Some(self.name().to_owned()),
@@ -279,20 +340,25 @@ impl Server {
             })
             .collect();
         found.sort_unstable_by(|one, two| one.name.cmp(&two.name));
-        Ok(found)
+        Ok(Listed {
+            all: found,
+            truncated,
+        })
     }
 
     async fn find(&self, named: &str, limits: Limits) -> Result<Object, Error> {
         let bare = named
             .strip_prefix(self.name())
             .and_then(|rest| rest.strip_prefix('.'));
-        let known = self
-            .objects(Limits {
-                rows: limits.rows.max(10_000),
-                ..limits
-            })
-            .await?;
+        let mut names = vec![named];
+        names.extend(bare);
+        let room = Limits {
+            rows: names.len() + 1,
+            ..limits
+        };
+        let known = self.collections(doc! { "name": { "$in": names } }, room).await?;
         known
+            .all
             .into_iter()
             .find(|object| object.name == named || bare == Some(object.name.as_str()))
             .ok_or_else(|| not_found(named))
@@ -371,9 +437,24 @@ impl Server {
         self.run(command, limits).await
     }
 
+    /// A command that asks for a plan, and may run what it plans, with its bounds.
+    fn planning(&self, statement: &str, limits: Limits) -> Result<Document, Error> {
+        let mut command = self.parse(statement)?;
+        bound(&mut command, limits);
+        Ok(command)
+    }
+
     pub(crate) async fn explain(&self, statement: &str, limits: Limits) -> Result<serde_json::Value, Error> {
-        let reply = self.command(self.parse(statement)?, limits).await?;
-        Ok(Bson::Document(tidy(reply)).into_relaxed_extjson())
+        let reply = self.command(self.planning(statement, limits)?, limits).await?;
+        let plan = Bson::Document(tidy(reply));
+        let text = json::write(&plan);
+        if text.len() <= limits.bytes {
+            return Ok(plan.into_relaxed_extjson());
+        }
+        // A part of it is no JSON any more, so it is told as a text.
+        let fitting = text.floor_char_boundary(limits.bytes);
+        let shown = text.get(..fitting).unwrap_or_default();
+        Ok(serde_json::Value::String(format!("{shown}\n(more was cut off)")))
     }
 
     pub(crate) async fn wide(&self) -> Result<Wide, Error> {
@@ -481,26 +562,35 @@ fn is_builtin(role: &str) -> bool {
     .contains(&role)
 }
 
+/// The longest time of a command: the limit of the call, or what the command asks for itself where that is shorter. Zero would be no limit.
+fn shorten_time(command: &mut Document, limits: Limits) {
+    let most = i64::try_from(limits.milliseconds()).unwrap_or(i64::MAX);
+    let asked = command.get("maxTimeMS").and_then(number);
+    let longest = asked
+        .filter(|asked| *asked > 0)
+        .map_or(most, |asked| asked.min(most));
+    command.insert("maxTimeMS", longest);
+}
+
 /// The gateway's own bounds come after the caller's.
 fn bound(command: &mut Document, limits: Limits) {
     let name = command.keys().next().cloned().unwrap_or_default();
     let batch = i32::try_from(limits.rows.saturating_add(1)).unwrap_or(i32::MAX);
-    let milliseconds = i64::try_from(limits.milliseconds()).unwrap_or(i64::MAX);
     match name.as_str() {
         "find" => {
             let asked = command.get("batchSize").and_then(number).unwrap_or(i64::MAX);
             command.insert("batchSize", asked.min(i64::from(batch)));
-            command.insert("maxTimeMS", milliseconds);
+            shorten_time(command, limits);
         }
         "aggregate" => {
             if !command.contains_key("explain") {
                 command.insert("cursor", doc! { "batchSize": batch });
             }
-            command.insert("maxTimeMS", milliseconds);
+            shorten_time(command, limits);
         }
         "count" | "distinct" | "explain" | "collStats" | "collstats" | "dbStats" | "dbstats" | "dataSize"
         | "datasize" | "validate" | "dbHash" | "dbhash" | "listCollections" | "listIndexes" => {
-            command.insert("maxTimeMS", milliseconds);
+            shorten_time(command, limits);
         }
         _ => {
             command.remove("maxTimeMS");
@@ -596,4 +686,56 @@ fn answer(reply: Document, truncated: bool) -> Answer {
     let text = json::write(&Bson::Document(tidy(reply)));
     let document = serde_json::from_str(&text).unwrap_or_default();
     Answer::Document { document, truncated }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Server {
+        Server::new(Url::parse("mongodb://127.0.0.1:1/app").unwrap())
+    }
+
+    fn limits() -> Limits {
+        Limits {
+            time: Duration::from_millis(1500),
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn every_write_has_the_time_of_its_call_or_less_of_its_own() {
+        for command in [
+            r#""insert":"a","documents":[{"_id":1}]"#,
+            r#""update":"a","updates":[{"q":{},"u":{"$set":{"a":1}},"multi":true}]"#,
+            r#""delete":"a","deletes":[{"q":{},"limit":0}]"#,
+            r#""findAndModify":"a","query":{},"remove":true"#,
+            r#""findandmodify":"a","query":{},"remove":true"#,
+            r#""bulkWrite":1,"ops":[],"nsInfo":[{"ns":"app.a"}]"#,
+            r#""aggregate":"a","pipeline":[{"$out":"b"}],"cursor":{}"#,
+            r#""createIndexes":"a","indexes":[]"#,
+        ] {
+            for (asked, has) in [
+                ("", 1500),
+                (r#","maxTimeMS":20"#, 20),
+                (r#","maxTimeMS":90000"#, 1500),
+                (r#","maxTimeMS":{"$numberLong":"90000"}"#, 1500),
+                (r#","maxTimeMS":0"#, 1500),
+                (r#","maxTimeMS":-1"#, 1500),
+                (r#","maxTimeMS":1e9"#, 1500),
+            ] {
+                let statement = format!("{{{command}{asked}}}");
+                let bounded = server().writing(&statement, limits()).unwrap();
+                assert_eq!(bounded.get_i64("maxTimeMS").unwrap(), has, "{statement}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_that_runs_its_statement_has_the_time_of_its_call() {
+        let statement =
+            r#"{"explain":{"aggregate":"a","pipeline":[],"cursor":{}},"verbosity":"executionStats"}"#;
+        let bounded = server().planning(statement, limits()).unwrap();
+        assert_eq!(bounded.get_i64("maxTimeMS").unwrap(), 1500);
+    }
 }

@@ -23,45 +23,85 @@ fn short() -> Limits {
 /// What one line of SHOW GRANTS gives beyond reading.
 fn beyond(line: &str) -> Option<String> {
     let rest = line.strip_prefix("GRANT ")?;
-    let Some((rights, on)) = split_on(rest) else {
+    let Some((rights, on)) = split_at(rest, " ON ") else {
         // A role: what it gives is not in the line.
-        let role = rest.split(" TO ").next().unwrap_or_default();
+        let role = split_at(rest, " TO ").map_or(rest, |(role, _)| role);
         return Some(format!("The account has the role {role}."));
     };
-    let place = on.split(" TO ").next().unwrap_or_default();
-    let mut more: Vec<&str> = list(rights)
-        .into_iter()
+    let (place, to) = split_at(on, " TO ").unwrap_or((on, ""));
+    // Behind the place there are no rights any more, unless a name was taken for its end.
+    let odd = bare(to).any(|(_, letter)| matches!(letter, '(' | ')' | ','));
+    let Some(rights) = list(rights).filter(|_| !odd) else {
+        return Some(format!(
+            "The server tells what the account may do on {place} in a way that muster does not understand."
+        ));
+    };
+    let mut more: Vec<&str> = rights
+        .iter()
+        .copied()
         .filter(|right| !NARROW.contains(&right.split('(').next().unwrap_or_default().trim()))
         .collect();
-    if line.contains("WITH GRANT OPTION") {
+    if bare(to).any(|(at, _)| {
+        to.get(at..)
+            .is_some_and(|rest| rest.starts_with("WITH GRANT OPTION"))
+    }) {
         more.push("GRANT OPTION");
     }
     if !more.is_empty() {
         return Some(format!("The account has {} on {place}.", more.join(", ")));
     }
-    (place == "*.*" && list(rights).contains(&"SELECT"))
+    (place == "*.*" && rights.contains(&"SELECT"))
         .then(|| "The account reads every database, the accounts of the server included.".to_owned())
 }
 
-/// `RIGHTS ON PLACE …`, where a right may have columns in parentheses.
-fn split_on(rest: &str) -> Option<(&str, &str)> {
-    rest.split_once(" ON ")
+/// The letters outside of quotes with their places. A name may hold anything, and the server quotes it: in backticks, or with ANSI_QUOTES in double ones;
+/// a quote within a name is doubled.
+fn bare(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut quote = None;
+    text.char_indices().filter(move |(_, letter)| match quote {
+        Some(open) => {
+            if *letter == open {
+                quote = None;
+            }
+            false
+        }
+        None if matches!(letter, '`' | '"' | '\'') => {
+            quote = Some(*letter);
+            false
+        }
+        None => true,
+    })
 }
 
-/// Cuts at commas outside of parentheses.
-fn list(rights: &str) -> Vec<&str> {
-    let mut depth = 0_i32;
-    rights
-        .split(|letter: char| {
-            match letter {
-                '(' => depth += 1,
-                ')' => depth -= 1,
-                _ => {}
+/// What stands before and behind a word, where it is outside of quotes.
+fn split_at<'t>(text: &'t str, word: &str) -> Option<(&'t str, &'t str)> {
+    bare(text).find_map(|(at, _)| {
+        let (front, rest) = text.split_at_checked(at)?;
+        Some((front, rest.strip_prefix(word)?))
+    })
+}
+
+/// The rights, cut at commas outside of parentheses. None where what stands in parentheses is anything but names and commas: a server that does not
+/// quote the names of columns could be made to say what it does not mean.
+fn list(rights: &str) -> Option<Vec<&str>> {
+    let (mut inside, mut begins, mut found) = (false, 0, Vec::new());
+    for (at, letter) in bare(rights) {
+        match letter {
+            '(' if !inside => inside = true,
+            ')' if inside => inside = false,
+            '(' | ')' => return None,
+            ',' if !inside => {
+                found.push(rights.get(begins..at)?.trim());
+                begins = at + 1;
             }
-            letter == ',' && depth == 0
-        })
-        .map(str::trim)
-        .collect()
+            _ if inside && !letter.is_alphanumeric() && !matches!(letter, '_' | '$' | ',' | ' ') => {
+                return None;
+            }
+            _ => {}
+        }
+    }
+    found.push(rights.get(begins..)?.trim());
+    (!inside).then_some(found)
 }
 
 impl Server {
@@ -204,5 +244,51 @@ mod tests {
         );
         assert!(beyond("GRANT SELECT ON *.* TO `r`@`%`").is_some());
         assert!(beyond("GRANT `writer` TO `r`@`%`").is_some());
+    }
+
+    #[test]
+    fn no_name_of_a_column_hides_a_right_behind_it() {
+        let insert = |line: &str| beyond(line).is_some_and(|found| found.contains("INSERT (`id`)"));
+        for name in [
+            "`a(`",
+            "`a)`",
+            "`a ON x.* TO y`",
+            "`a``(`",
+            "`)(`",
+            "`,`",
+            "`\"(`",
+            "`'(`",
+        ] {
+            let rights = format!("SELECT ({name}, `id`)");
+            assert_eq!(
+                beyond(&format!("GRANT {rights} ON `app`.`t` TO `r`@`%`")),
+                None,
+                "{name} is read alone"
+            );
+            assert!(
+                insert(&format!("GRANT {rights}, INSERT (`id`) ON `app`.`t` TO `r`@`%`")),
+                "{name}"
+            );
+        }
+        // With ANSI_QUOTES.
+        let quoted = r#"GRANT SELECT ("a("), INSERT ("b`") ON "app"."t" TO "r"@"%""#;
+        assert!(beyond(quoted).unwrap().contains("INSERT"));
+        // Of a server that quotes no columns nothing is believed that could be made up.
+        for unquoted in [
+            "GRANT SELECT (a(, id), INSERT (id) ON `app`.`t` TO `r`@`%`",
+            "GRANT SELECT (a(), INSERT (b)) ON `app`.`t` TO `r`@`%`",
+            "GRANT SELECT (a) ON `x`.* TO `r`@`%`), INSERT (id) ON `app`.`t` TO `r`@`%`",
+            "GRANT SELECT (a`), INSERT (id) ON `app`.`t` TO `r`@`%`",
+        ] {
+            assert!(beyond(unquoted).is_some(), "{unquoted}");
+        }
+        assert_eq!(beyond("GRANT SELECT (a, b_1) ON `app`.`t` TO `r`@`%`"), None);
+        // A name that says so is not the option, and one that closes nothing is not the end of the place.
+        assert_eq!(beyond("GRANT SELECT ON `WITH GRANT OPTION`.* TO `r`@`%`"), None);
+        assert!(
+            beyond("GRANT SELECT ON `a TO b`.* TO `r`@`%` WITH GRANT OPTION")
+                .unwrap()
+                .contains("GRANT OPTION on `a TO b`.*")
+        );
     }
 }

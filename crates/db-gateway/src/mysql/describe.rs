@@ -5,7 +5,7 @@ use mysql_async::Value;
 use super::Server;
 use crate::answer::{Cell, Rows};
 use crate::catalogue::{
-    self, Description, Object, Rule, Schema, many, not_found, rules, schemas, split_name, text,
+    self, Description, Listed, Object, Rule, Schema, many, not_found, rules, schemas, split_name, text,
 };
 use crate::error::Error;
 use crate::limits::Limits;
@@ -13,11 +13,26 @@ use crate::limits::Limits;
 const SCHEMAS: &str = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA \
      ORDER BY SCHEMA_NAME IN ('information_schema', 'mysql', 'performance_schema', 'sys'), SCHEMA_NAME";
 
-const OBJECTS: &str = "SELECT TABLE_SCHEMA, TABLE_NAME, CASE TABLE_TYPE WHEN 'VIEW' THEN 'view' WHEN 'SYSTEM VIEW' THEN 'view' \
-     WHEN 'SEQUENCE' THEN 'sequence' ELSE 'table' END, CAST(DATA_LENGTH + INDEX_LENGTH AS CHAR), TABLE_COMMENT, \
-     CAST(TABLE_ROWS AS CHAR) FROM information_schema.TABLES \
-     WHERE TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) OR (? = '' AND DATABASE() IS NULL \
-     AND TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')) ORDER BY TABLE_SCHEMA, TABLE_NAME";
+/// The objects of a schema or of all, perhaps only those of one name. The catalogue compares names without their case, so whoever wants one looks again.
+macro_rules! objects {
+    ($only:literal) => {
+        concat!(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, CASE TABLE_TYPE WHEN 'VIEW' THEN 'view' WHEN 'SYSTEM VIEW' THEN 'view' \
+             WHEN 'SEQUENCE' THEN 'sequence' ELSE 'table' END, CAST(DATA_LENGTH + INDEX_LENGTH AS CHAR), TABLE_COMMENT, \
+             CAST(TABLE_ROWS AS CHAR) FROM information_schema.TABLES \
+             WHERE (TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) OR (? = '' AND DATABASE() IS NULL \
+             AND TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')))",
+            $only,
+            " ORDER BY TABLE_SCHEMA, TABLE_NAME"
+        )
+    };
+}
+
+const OBJECTS: &str = objects!("");
+const NAMED: &str = objects!(" AND TABLE_NAME = ?");
+
+/// Room for one object with the longest name and comment that there can be, in each schema of a server with many.
+const ROOM: usize = 1024 * 1024;
 
 const COLUMNS: &str = "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, COLUMN_COMMENT FROM information_schema.COLUMNS \
      WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION";
@@ -41,24 +56,39 @@ pub(super) fn quoted(name: &str) -> String {
 }
 
 impl Server {
-    pub(crate) async fn schemas(&self, limits: Limits) -> Result<Vec<Schema>, Error> {
+    pub(crate) async fn schemas(&self, limits: Limits) -> Result<Listed<Schema>, Error> {
         let rows = self.read(SCHEMAS, many(limits)).await?;
         Ok(schemas(&rows))
     }
 
-    pub(crate) async fn objects(&self, schema: Option<&str>, limits: Limits) -> Result<Vec<Object>, Error> {
+    pub(crate) async fn objects(
+        &self,
+        schema: Option<&str>,
+        limits: Limits,
+    ) -> Result<Listed<Object>, Error> {
         let schema = Value::from(schema.unwrap_or_default());
         let rows = self
             .read_with(OBJECTS, vec![schema.clone(), schema], many(limits))
             .await?;
-        Ok(rows.rows.iter().map(|row| object(row)).collect())
+        Ok(Listed {
+            all: rows.rows.iter().map(|row| object(row)).collect(),
+            truncated: rows.truncated,
+        })
     }
 
     async fn find(&self, named: &str, limits: Limits) -> Result<(Object, String, Vec<Value>), Error> {
         let (schema, name) = split_name(named)?;
-        let known = self.objects(schema.as_deref(), limits).await?;
+        let within = Value::from(schema.as_deref().unwrap_or_default());
+        let limits = Limits {
+            bytes: limits.bytes.max(ROOM),
+            ..many(limits)
+        };
+        let values = vec![within.clone(), within, Value::from(name.as_str())];
+        let known = self.read_with(NAMED, values, limits).await?;
         let found = known
-            .into_iter()
+            .rows
+            .iter()
+            .map(|row| object(row))
             .find(|object| object.name == name)
             .ok_or_else(|| not_found(named))?;
         let schema = found.schema.clone().unwrap_or_default();

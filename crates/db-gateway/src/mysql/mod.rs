@@ -72,32 +72,49 @@ impl Server {
         self.engine
     }
 
-    async fn connect(&self) -> Result<Conn, Error> {
-        tokio::time::timeout(Duration::from_secs(10), Conn::new(self.opts.clone()))
+    async fn connect(&self, limits: Limits) -> Result<Conn, Error> {
+        let patience = limits.connecting();
+        tokio::time::timeout(patience, Conn::new(self.opts.clone()))
             .await
-            .map_err(|_| self.scrub.away("nothing answered within 10 s"))?
-            .map_err(|error| self.scrub.closed(said(&error), nobody_there(&error)))
+            .map_err(|_| self.scrub.silent(patience))?
+            .map_err(|error| {
+                if does_not_let_in(&error) {
+                    self.scrub.not_let_in(said(&error))
+                } else {
+                    self.scrub.closed(said(&error), nobody_there(&error))
+                }
+            })
     }
 
-    async fn session(&self) -> Result<Conn, Error> {
-        loop {
-            let taken = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            match taken {
-                Some((mut conn, since)) if since.elapsed() < IDLE_FOR => {
-                    if conn.ping().await.is_ok() {
-                        return Ok(conn);
+    /// One that is kept and still there, else a new one.
+    async fn session(&self, limits: Limits) -> Result<Conn, Error> {
+        let reaching = async {
+            loop {
+                let taken = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                match taken {
+                    Some((mut conn, since)) if since.elapsed() < IDLE_FOR => {
+                        if conn.ping().await.is_ok() {
+                            return Ok(conn);
+                        }
                     }
+                    Some(_) => {}
+                    None => return self.connect(limits).await,
                 }
-                Some(_) => {}
-                None => return self.connect().await,
             }
-        }
+        };
+        let patience = limits.connecting();
+        tokio::time::timeout(patience, reaching)
+            .await
+            .unwrap_or_else(|_| Err(self.scrub.silent(patience)))
     }
 
     fn error(&self, error: &mysql_async::Error, limits: Limits) -> Error {
         match error {
             mysql_async::Error::Server(server) if matches!(server.code, 1317 | 1969 | 3024) => {
                 Error::TimedOut { after: limits.time }
+            }
+            mysql_async::Error::Server(server) if server.code == PASSWORD_EXPIRED => {
+                self.scrub.not_let_in(said(error))
             }
             mysql_async::Error::Server(server) => Error::Engine {
                 code: server.code.to_string(),
@@ -126,7 +143,7 @@ impl Server {
         limits: Limits,
     ) -> Result<Rows, Error> {
         tokio::time::timeout(limits.hang_up(), async {
-            let mut conn = self.session().await?;
+            let mut conn = self.session(limits).await?;
             let mut canceller = Canceller::armed(&self.opts, conn.id());
             self.guard(&mut conn, limits).await?;
             let answer = self.run(&mut conn, statement, values, limits, true).await;
@@ -147,8 +164,13 @@ impl Server {
     /// The session first, or DDL would commit the transaction implicitly and then run; then the transaction; then a look
     /// whether it took.
     async fn guard(&self, conn: &mut Conn, limits: Limits) -> Result<(), Error> {
-        let unguarded = |error: mysql_async::Error| Error::Unguarded {
-            why: self.scrub.clean(&said(&error)),
+        let unguarded = |error: mysql_async::Error| match &error {
+            mysql_async::Error::Server(server) if server.code == PASSWORD_EXPIRED => {
+                self.scrub.not_let_in(said(&error))
+            }
+            _ => Error::Unguarded {
+                why: self.scrub.clean(&said(&error)),
+            },
         };
         let maria = is_maria(conn).await.map_err(unguarded)?;
         let milliseconds = limits.milliseconds();
@@ -294,7 +316,7 @@ impl Server {
     /// One statement that may write, on a connection of its own.
     pub(crate) async fn write(&self, statement: &str, limits: Limits) -> Result<Rows, Error> {
         tokio::time::timeout(limits.hang_up(), async {
-            let mut conn = self.connect().await?;
+            let mut conn = self.connect(limits).await?;
             let mut canceller = Canceller::armed(&self.opts, conn.id());
             let fail = |error: mysql_async::Error| self.error(&error, limits);
             let milliseconds = limits.milliseconds();
@@ -314,13 +336,33 @@ impl Server {
             answer
         })
         .await
-        .unwrap_or(Err(Error::TimedOut { after: limits.time }))
+        .unwrap_or(Err(Error::GivenUp { after: limits.time }))
     }
 }
 
 async fn is_maria(conn: &mut Conn) -> Result<bool, mysql_async::Error> {
     let version: Option<String> = conn.query_first("SELECT VERSION()").await?;
     Ok(version.is_some_and(|version| version.to_ascii_lowercase().contains("mariadb")))
+}
+
+/// Codes of a server that knows who asks and does not let them in, whatever the state beside them: a wrong name or password, no right to the
+/// database, no such database, an account that is locked or whose password has expired. MySQL and MariaDB share the first ones.
+const NOT_LET_IN: [u16; 8] = [1044, 1045, 1049, 1698, PASSWORD_EXPIRED, 1862, 3118, 4151];
+/// Some servers let such an account sign in, and then run nothing but a change of its password.
+const PASSWORD_EXPIRED: u16 = 1820;
+
+/// Whether an error of a connection that begins means that the account or the database of the address is not taken, by the server or by the
+/// ways to sign in that the driver will not go.
+fn does_not_let_in(error: &mysql_async::Error) -> bool {
+    match error {
+        mysql_async::Error::Server(server) => server.state == "28000" || NOT_LET_IN.contains(&server.code),
+        mysql_async::Error::Driver(
+            DriverError::UnknownAuthPlugin { .. }
+            | DriverError::CleartextPluginDisabled
+            | DriverError::MysqlOldPasswordDisabled,
+        ) => true,
+        _ => false,
+    }
 }
 
 /// Whether an error means that nobody was there.

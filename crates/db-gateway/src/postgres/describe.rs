@@ -3,7 +3,7 @@
 use super::Server;
 use crate::answer::{Cell, Rows};
 use crate::catalogue::{
-    self, Description, Object, Schema, many, not_found, rules, schemas, split_name, text,
+    self, Description, Listed, Object, Schema, many, not_found, rules, schemas, split_name, text,
 };
 use crate::error::Error;
 use crate::limits::Limits;
@@ -48,26 +48,30 @@ struct Found {
 }
 
 impl Server {
-    pub(crate) async fn schemas(&self, limits: Limits) -> Result<Vec<Schema>, Error> {
+    pub(crate) async fn schemas(&self, limits: Limits) -> Result<Listed<Schema>, Error> {
         let rows = self.read(SCHEMAS, many(limits)).await?;
         Ok(schemas(&rows))
     }
 
-    pub(crate) async fn objects(&self, schema: Option<&str>, limits: Limits) -> Result<Vec<Object>, Error> {
+    pub(crate) async fn objects(
+        &self,
+        schema: Option<&str>,
+        limits: Limits,
+    ) -> Result<Listed<Object>, Error> {
         let rows = self
             .read_with(OBJECTS, &[schema.unwrap_or_default()], many(limits))
             .await?;
-        Ok(rows
-            .rows
-            .iter()
-            .map(|row| Object {
-                schema: text(row.first()),
-                name: text(row.get(1)).unwrap_or_default(),
-                kind: text(row.get(2)).unwrap_or_default(),
-                bytes: text(row.get(3)).and_then(|bytes| bytes.parse().ok()),
-                comment: text(row.get(4)),
-            })
-            .collect())
+        let object = |row: &Vec<Cell>| Object {
+            schema: text(row.first()),
+            name: text(row.get(1)).unwrap_or_default(),
+            kind: text(row.get(2)).unwrap_or_default(),
+            bytes: text(row.get(3)).and_then(|bytes| bytes.parse().ok()),
+            comment: text(row.get(4)),
+        };
+        Ok(Listed {
+            all: rows.rows.iter().map(object).collect(),
+            truncated: rows.truncated,
+        })
     }
 
     async fn find(&self, object: &str, limits: Limits) -> Result<Found, Error> {

@@ -58,24 +58,30 @@ impl Server {
         }
     }
 
-    async fn session(&self) -> Result<Session, Error> {
+    async fn session(&self, limits: Limits) -> Result<Session, Error> {
         loop {
             let taken = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             match taken {
                 Some((session, since)) if since.elapsed() < IDLE_FOR => return Ok(session),
                 Some(_) => {}
-                None => return self.connect().await,
+                None => return self.connect(limits).await,
             }
         }
     }
 
-    async fn connect(&self) -> Result<Session, Error> {
-        let mut session = Session::connect(&self.url).await?;
-        session.put_own(MAY_LOOK)?;
-        session.send().await?;
-        // One that is gone by now is told by what comes next.
-        session.looks = settle(&mut session).await.is_ok();
-        Ok(session)
+    async fn connect(&self, limits: Limits) -> Result<Session, Error> {
+        let connecting = async {
+            let mut session = Session::connect(&self.url).await?;
+            session.put_own(MAY_LOOK)?;
+            session.send().await?;
+            // One that is gone by now is told by what comes next.
+            session.looks = settle(&mut session).await.is_ok();
+            Ok(session)
+        };
+        let patience = limits.connecting();
+        tokio::time::timeout(patience, connecting)
+            .await
+            .unwrap_or_else(|_| Err(self.url.scrub().silent(patience)))
     }
 
     fn keep(&self, mut session: Session) {
@@ -113,11 +119,11 @@ impl Server {
         limits: Limits,
     ) -> Result<Rows, Error> {
         tokio::time::timeout(limits.hang_up(), async {
-            let mut session = self.session().await?;
+            let mut session = self.session(limits).await?;
             // Nobody saw an answer yet, and a read changes nothing: a session that went away meanwhile is replaced once.
             match self.read_on(session, statement, values, about, limits).await {
                 (Err(Error::Unreachable { .. }), true) => {
-                    session = self.connect().await?;
+                    session = self.connect(limits).await?;
                     self.read_on(session, statement, values, about, limits).await.0
                 }
                 (answer, _) => answer,
@@ -157,7 +163,7 @@ impl Server {
     /// One statement that may write. Its transaction is its own.
     pub(crate) async fn write(&self, statement: &str, limits: Limits) -> Result<Rows, Error> {
         tokio::time::timeout(limits.hang_up(), async {
-            let mut held = Held::new(&self.url, self.connect().await?);
+            let mut held = Held::new(&self.url, self.connect(limits).await?);
             let session = held.get()?;
             let looks = if session.looks {
                 format!("; SET client_connection_check_interval = '{LOOKS}'")
@@ -181,7 +187,7 @@ impl Server {
             answer
         })
         .await
-        .unwrap_or(Err(Error::TimedOut { after: limits.time }))
+        .unwrap_or(Err(Error::GivenUp { after: limits.time }))
     }
 
     async fn name_types(&self, session: &mut Session, rows: &mut Rows, types: &[u32]) -> Result<(), Error> {

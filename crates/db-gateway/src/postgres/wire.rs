@@ -147,7 +147,12 @@ impl Session {
                 }
                 Message::ErrorResponse(body) => {
                     let (code, message, _) = told(&mut body.fields());
-                    return Err(self.scrub.unreachable(format!("{message} ({code})")));
+                    let why = format!("{message} ({code})");
+                    return Err(if does_not_let_in(&code) {
+                        self.scrub.not_let_in(why)
+                    } else {
+                        self.scrub.unreachable(why)
+                    });
                 }
                 Message::ParameterStatus(_) | Message::NoticeResponse(_) => {}
                 _ => {
@@ -325,6 +330,12 @@ impl Session {
             self.fill().await?;
         }
     }
+}
+
+/// Whether the code of an error before a session has begun speaks of the account or the database: the class of sign-in, no such database, no right
+/// to connect to it. A server that starts, ends or is full has others.
+fn does_not_let_in(code: &str) -> bool {
+    code.starts_with("28") || matches!(code, "3D000" | "42501")
 }
 
 /// Code, message with the hint, place.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::address::Url;
 use crate::answer::{Answer, Cell};
-use crate::catalogue::{ColumnInfo, Description, Guarantee, Object, Schema, Wide, not_found};
+use crate::catalogue::{ColumnInfo, Description, Guarantee, Listed, Object, Schema, Wide, not_found};
 use crate::classify::redis::{flags_agree, of_words, words};
 use crate::classify::{Class, Verdict, shown};
 use crate::error::Error;
@@ -39,20 +39,27 @@ impl Server {
         }
     }
 
-    async fn session(&self) -> Result<Session, Error> {
-        loop {
-            let taken = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            match taken {
-                Some((mut session, since)) if since.elapsed() < IDLE_FOR => {
-                    // Whatever else it says, it is there.
-                    if !matches!(session.own(&["PING"]).await, Err(Error::Unreachable { .. })) {
-                        return Ok(session);
+    /// One that is kept and still there, else a new one.
+    async fn session(&self, limits: Limits) -> Result<Session, Error> {
+        let reaching = async {
+            loop {
+                let taken = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                match taken {
+                    Some((mut session, since)) if since.elapsed() < IDLE_FOR => {
+                        // Whatever else it says, it is there.
+                        if !matches!(session.own(&["PING"]).await, Err(Error::Unreachable { .. })) {
+                            return Ok(session);
+                        }
                     }
+                    Some(_) => {}
+                    None => return Session::connect(&self.url).await,
                 }
-                Some(_) => {}
-                None => return Session::connect(&self.url).await,
             }
-        }
+        };
+        let patience = limits.connecting();
+        tokio::time::timeout(patience, reaching)
+            .await
+            .unwrap_or_else(|_| Err(self.url.scrub().silent(patience)))
     }
 
     fn keep(&self, session: Session) {
@@ -63,8 +70,12 @@ impl Server {
     }
 
     async fn run(&self, words: &[Vec<u8>], limits: Limits, reads: bool) -> Result<Answer, Error> {
-        tokio::time::timeout(limits.time, async {
-            let mut session = self.session().await?;
+        let begun = Instant::now();
+        let mut session = self.session(limits).await?;
+        // A server that was reached has what is left of the time.
+        let left = limits.time.saturating_sub(begun.elapsed());
+        let after = limits.time;
+        tokio::time::timeout(left, async {
             if reads {
                 self.server_agrees(&mut session, words).await?;
             }
@@ -86,7 +97,11 @@ impl Server {
             })
         })
         .await
-        .unwrap_or(Err(Error::TimedOut { after: limits.time }))
+        .unwrap_or(Err(if reads {
+            Error::TimedOut { after }
+        } else {
+            Error::GivenUp { after }
+        }))
     }
 
     async fn flags_of(
@@ -179,9 +194,11 @@ impl Server {
         self.run(&cut(statement)?, limits, false).await
     }
 
-    async fn own(&self, words: &[&str]) -> Result<Cell, Error> {
+    /// A reading command of this crate, which may take as long as the limits say.
+    async fn own(&self, words: &[&str], limits: Limits) -> Result<Cell, Error> {
         let limits = Limits {
             rows: 20_000,
+            time: limits.time,
             ..Limits::default()
         };
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
@@ -192,7 +209,7 @@ impl Server {
     }
 
     pub(crate) async fn version(&self) -> Result<String, Error> {
-        match self.own(&["INFO", "server"]).await {
+        match self.own(&["INFO", "server"], Limits::default()).await {
             Ok(Cell::Text(text)) => Ok(text
                 .lines()
                 .filter(|line| {
@@ -212,17 +229,26 @@ impl Server {
         }
     }
 
-    pub(crate) async fn schemas(&self, _limits: Limits) -> Result<Vec<Schema>, Error> {
+    pub(crate) async fn schemas(&self, _limits: Limits) -> Result<Listed<Schema>, Error> {
         let current = self.url.database.clone().unwrap_or_else(|| "0".to_owned());
-        Ok(vec![Schema { name: current }])
+        Ok(Listed::whole(vec![Schema { name: current }]))
     }
 
-    /// Keys with their types, as many as the limit of rows allows.
-    pub(crate) async fn objects(&self, limits: Limits) -> Result<Vec<Object>, Error> {
+    /// Keys with their types, as many as the limits of rows and of time allow.
+    pub(crate) async fn objects(&self, limits: Limits) -> Result<Listed<Object>, Error> {
+        within(limits, self.keys(limits)).await
+    }
+
+    async fn keys(&self, limits: Limits) -> Result<Listed<Object>, Error> {
         let begun = Instant::now();
-        let (mut cursor, mut names) = ("0".to_owned(), Vec::new());
-        while names.len() < limits.rows && begun.elapsed() < limits.time {
-            let Cell::List(page) = self.own(&["SCAN", &cursor, "COUNT", "500"]).await? else {
+        let (mut cursor, mut names, mut truncated) = ("0".to_owned(), Vec::new(), false);
+        loop {
+            // What is left of the time is for their types.
+            if names.len() >= limits.rows || begun.elapsed() >= limits.time / 2 {
+                truncated = true;
+                break;
+            }
+            let Cell::List(page) = self.own(&["SCAN", &cursor, "COUNT", "500"], limits).await? else {
                 break;
             };
             let mut page = page.into_iter();
@@ -238,30 +264,39 @@ impl Server {
             }
             cursor = next;
         }
-        names.truncate(limits.rows);
+        // A scan may tell a key twice.
         names.sort_unstable();
         names.dedup();
+        truncated |= names.len() > limits.rows;
+        names.truncate(limits.rows);
         let mut found = Vec::with_capacity(names.len());
         for name in names {
-            let kind = self.kind(&name).await?;
+            if begun.elapsed() >= limits.time {
+                truncated = true;
+                break;
+            }
+            let kind = self.kind(&name, limits).await?;
             found.push(Object {
                 name,
                 kind,
                 ..Object::default()
             });
         }
-        Ok(found)
+        Ok(Listed {
+            all: found,
+            truncated,
+        })
     }
 
-    async fn kind(&self, key: &str) -> Result<String, Error> {
-        match self.own(&["TYPE", key]).await? {
+    async fn kind(&self, key: &str, limits: Limits) -> Result<String, Error> {
+        match self.own(&["TYPE", key], limits).await? {
             Cell::Text(kind) => Ok(kind),
             _ => Ok("none".to_owned()),
         }
     }
 
-    async fn existing(&self, key: &str) -> Result<String, Error> {
-        let kind = self.kind(key).await?;
+    async fn existing(&self, key: &str, limits: Limits) -> Result<String, Error> {
+        let kind = self.kind(key, limits).await?;
         if kind == "none" {
             Err(not_found(key))
         } else {
@@ -269,9 +304,13 @@ impl Server {
         }
     }
 
-    pub(crate) async fn describe(&self, key: &str, _limits: Limits) -> Result<Description, Error> {
-        let kind = self.existing(key).await?;
-        let bytes = match self.own(&["MEMORY", "USAGE", key]).await {
+    pub(crate) async fn describe(&self, key: &str, limits: Limits) -> Result<Description, Error> {
+        within(limits, self.described(key, limits)).await
+    }
+
+    async fn described(&self, key: &str, limits: Limits) -> Result<Description, Error> {
+        let kind = self.existing(key, limits).await?;
+        let bytes = match self.own(&["MEMORY", "USAGE", key], limits).await {
             Ok(Cell::Int(bytes)) => u64::try_from(bytes).ok(),
             _ => None,
         };
@@ -281,7 +320,7 @@ impl Server {
             nullable: false,
             ..ColumnInfo::default()
         }];
-        if let Ok(Cell::Int(left)) = self.own(&["PTTL", key]).await {
+        if let Ok(Cell::Int(left)) = self.own(&["PTTL", key], limits).await {
             columns.push(ColumnInfo {
                 name: "ttl_ms".to_owned(),
                 kind: "integer".to_owned(),
@@ -291,7 +330,7 @@ impl Server {
             });
         }
         if kind == "hash"
-            && let Ok(Cell::List(page)) = self.own(&["HSCAN", key, "0", "COUNT", "100"]).await
+            && let Ok(Cell::List(page)) = self.own(&["HSCAN", key, "0", "COUNT", "100"], limits).await
             && let Some(Cell::List(fields)) = page.into_iter().nth(1)
         {
             columns.extend(fields.into_iter().step_by(2).filter_map(|field| match field {
@@ -317,7 +356,11 @@ impl Server {
     }
 
     pub(crate) async fn preview(&self, key: &str, rows: usize, limits: Limits) -> Result<Answer, Error> {
-        let kind = self.existing(key).await?;
+        within(limits, self.previewed(key, rows, limits)).await
+    }
+
+    async fn previewed(&self, key: &str, rows: usize, limits: Limits) -> Result<Answer, Error> {
+        let kind = self.existing(key, limits).await?;
         let count = rows.max(1).to_string();
         let last = rows.saturating_sub(1).to_string();
         let command: Vec<&str> = match kind.as_str() {
@@ -342,14 +385,13 @@ impl Server {
     /// Redis plans nothing; what it can say is how it counts the command.
     pub(crate) async fn explain(&self, statement: &str, limits: Limits) -> Result<serde_json::Value, Error> {
         let words = cut(statement)?;
-        let asked = tokio::time::timeout(limits.time, async {
-            let mut session = self.session().await?;
+        let asked = within(limits, async {
+            let mut session = self.session(limits).await?;
             let asked = self.flags_of(&mut session, &words).await?;
             self.keep(session);
             Ok(asked)
         })
-        .await
-        .unwrap_or(Err(Error::TimedOut { after: limits.time }))?;
+        .await?;
         let (command, flags) = asked.unwrap_or_default();
         let verdict = of_words(&words);
         Ok(json!({
@@ -394,7 +436,7 @@ impl Server {
         }
         found.push(Guarantee::account(self.wide().await));
         found.push(self.nobody_else_is_let_in().await);
-        let asked = match self.session().await {
+        let asked = match self.session(Limits::default()).await {
             Ok(mut session) => {
                 let get = [b"get".to_vec()];
                 let asked = self.flags_of(&mut session, &get).await;
@@ -454,6 +496,13 @@ impl Server {
             ),
         }
     }
+}
+
+/// Several commands for one call. Each has the time of the call, and a server that cannot be reached says so before this is over.
+async fn within<T>(limits: Limits, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(limits.hang_up(), work)
+        .await
+        .unwrap_or(Err(Error::TimedOut { after: limits.time }))
 }
 
 fn cut(statement: &str) -> Result<Vec<Vec<u8>>, Error> {

@@ -48,12 +48,6 @@ impl Session {
 
     pub(super) async fn connect(url: &Url) -> Result<Self, Error> {
         let mut session = Self::bare(url).await?;
-        let refused = |error: Error, scrub: &Scrub| match error {
-            // It would let muster in, and just cannot say so.
-            Error::Engine { ref code, .. } if code == "BUSY" => error,
-            Error::Engine { code, message, .. } => scrub.unreachable(format!("{code} {message}")),
-            other => other,
-        };
         if let Some(password) = &url.password {
             let mut auth: Vec<&str> = vec!["AUTH"];
             auth.extend(url.user.as_deref());
@@ -61,13 +55,15 @@ impl Session {
             session
                 .own(&auth)
                 .await
-                .map_err(|error| refused(error, &session.scrub))?;
+                .map_err(|error| refused(error, |_| true, &session.scrub))?;
         }
         if let Some(database) = url.database.as_deref().filter(|database| *database != "0") {
+            // ERR: it has no database of that number.
+            let account = |code: &str| matches!(code, "NOAUTH" | "NOPERM" | "ERR");
             session
                 .own(&["SELECT", database])
                 .await
-                .map_err(|error| refused(error, &session.scrub))?;
+                .map_err(|error| refused(error, account, &session.scrub))?;
         }
         Ok(session)
     }
@@ -197,6 +193,24 @@ impl Session {
             Ok(_) => Ok(()),
             Err(error) => Err(self.scrub.unreachable(error)),
         }
+    }
+}
+
+/// What the answer to a command that begins a session means. `account` says of which codes it is that the account or the database is not taken; a server
+/// that is busy or still loads its data says nothing of either.
+fn refused(error: Error, account: impl Fn(&str) -> bool, scrub: &Scrub) -> Error {
+    match error {
+        // It would let muster in, and just cannot say so.
+        Error::Engine { ref code, .. } if code == "BUSY" => error,
+        Error::Engine { code, message, .. } => {
+            let why = format!("{code} {message}");
+            if code != "LOADING" && account(&code) {
+                scrub.not_let_in(why)
+            } else {
+                scrub.unreachable(why)
+            }
+        }
+        other => other,
     }
 }
 

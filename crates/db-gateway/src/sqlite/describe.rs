@@ -1,9 +1,9 @@
 //! What is in a file of SQLite, by constant queries. Never puts a name into a statement without quoting it.
 
 use super::{File, Mode};
-use crate::answer::Rows;
+use crate::answer::{Cell, Rows};
 use crate::catalogue::{
-    self, Description, Object, Rule, Schema, many, not_found, rules, schemas, split_name, text,
+    self, Description, Listed, Object, Rule, Schema, many, not_found, rules, schemas, split_name, text,
 };
 use crate::error::Error;
 use crate::limits::Limits;
@@ -14,16 +14,20 @@ impl File {
         self.run(statement, values, many(limits), Mode::Read).await
     }
 
-    pub(crate) async fn schemas(&self, limits: Limits) -> Result<Vec<Schema>, Error> {
+    pub(crate) async fn schemas(&self, limits: Limits) -> Result<Listed<Schema>, Error> {
         let rows = self
             .ask("SELECT name FROM pragma_database_list ORDER BY seq", &[], limits)
             .await?;
         Ok(schemas(&rows))
     }
 
-    pub(crate) async fn objects(&self, schema: Option<&str>, limits: Limits) -> Result<Vec<Object>, Error> {
+    pub(crate) async fn objects(
+        &self,
+        schema: Option<&str>,
+        limits: Limits,
+    ) -> Result<Listed<Object>, Error> {
         if schema.is_some_and(|schema| schema != "main") {
-            return Ok(Vec::new());
+            return Ok(Listed::whole(Vec::new()));
         }
         let rows = self
             .ask(
@@ -33,16 +37,16 @@ impl File {
                 limits,
             )
             .await?;
-        Ok(rows
-            .rows
-            .iter()
-            .map(|row| Object {
-                schema: Some("main".to_owned()),
-                name: text(row.first()).unwrap_or_default(),
-                kind: text(row.get(1)).unwrap_or_default(),
-                ..Object::default()
-            })
-            .collect())
+        let object = |row: &Vec<Cell>| Object {
+            schema: Some("main".to_owned()),
+            name: text(row.first()).unwrap_or_default(),
+            kind: text(row.get(1)).unwrap_or_default(),
+            ..Object::default()
+        };
+        Ok(Listed {
+            all: rows.rows.iter().map(object).collect(),
+            truncated: rows.truncated,
+        })
     }
 
     async fn find(&self, named: &str, limits: Limits) -> Result<Object, Error> {

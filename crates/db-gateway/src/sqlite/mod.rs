@@ -81,7 +81,12 @@ impl File {
         mode: Mode,
     ) -> Result<Rows, Error> {
         let (path, statement) = (self.path.clone(), statement.to_owned());
-        thread::run(limits, move |stop| {
+        let after = limits.time;
+        let unheard = match mode {
+            Mode::Read | Mode::Plan => Error::TimedOut { after },
+            Mode::Write => Error::GivenUp { after },
+        };
+        thread::run(limits, unheard, move |stop| {
             run(&path, &statement, &values, limits, mode, stop)
         })
         .await

@@ -79,8 +79,13 @@ fn ended() -> Error {
     }
 }
 
-/// Runs `work` on a thread of its own. It is told to stop after its time, and soon afterwards nobody waits for it any more.
-pub(super) async fn run(limits: Limits, work: impl FnOnce(&Arc<Stop>) -> Answer + Send + 'static) -> Answer {
+/// Runs `work` on a thread of its own. It is told to stop after its time, and soon afterwards nobody waits for it any more: the answer then is
+/// `unheard`.
+pub(super) async fn run(
+    limits: Limits,
+    unheard: Error,
+    work: impl FnOnce(&Arc<Stop>) -> Answer + Send + 'static,
+) -> Answer {
     let place = match tokio::time::timeout(limits.time, PLACES.acquire()).await {
         Ok(Ok(place)) => place,
         Ok(Err(_)) => return Err(ended()),
@@ -118,7 +123,7 @@ pub(super) async fn run(limits: Limits, work: impl FnOnce(&Arc<Stop>) -> Answer 
     let rest = limits.hang_up().saturating_sub(limits.time);
     tokio::time::timeout(rest, waiting.heard())
         .await
-        .unwrap_or(Err(Error::TimedOut { after: limits.time }))
+        .unwrap_or(Err(unheard))
 }
 
 #[cfg(test)]
@@ -134,6 +139,12 @@ mod tests {
         }
     }
 
+    fn too_long() -> Error {
+        Error::TimedOut {
+            after: Duration::from_millis(50),
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn work_that_does_not_stop_is_not_waited_for_and_keeps_its_place() {
         let (end, wait) = std::sync::mpsc::channel::<()>();
@@ -142,7 +153,7 @@ mod tests {
         let all: Vec<_> = (0..AT_ONCE)
             .map(|_| {
                 let wait = Arc::clone(&wait);
-                tokio::spawn(run(limits(50), move |_| {
+                tokio::spawn(run(limits(50), too_long(), move |_| {
                     let _ = wait.lock().unwrap().recv();
                     Ok(Rows::default())
                 }))
@@ -151,11 +162,17 @@ mod tests {
         for one in all {
             assert!(matches!(one.await.unwrap(), Err(Error::TimedOut { .. })));
         }
-        let more = run(limits(50), |_| Ok(Rows::default())).await.unwrap_err();
+        let more = run(limits(50), too_long(), |_| Ok(Rows::default()))
+            .await
+            .unwrap_err();
         assert!(more.to_string().contains("run already"), "{more}");
         assert!(begun.elapsed() < Duration::from_secs(30));
         drop(end);
-        assert!(run(limits(30_000), |_| Ok(Rows::default())).await.is_ok());
+        assert!(
+            run(limits(30_000), too_long(), |_| Ok(Rows::default()))
+                .await
+                .is_ok()
+        );
         stopping::stopped(Duration::from_secs(30)).await;
     }
 
@@ -167,7 +184,7 @@ mod tests {
             .unwrap();
         let (end, wait) = std::sync::mpsc::channel::<()>();
         let (ended, has_ended) = std::sync::mpsc::channel::<()>();
-        let answer = runtime.block_on(run(limits(50), move |_| {
+        let answer = runtime.block_on(run(limits(50), too_long(), move |_| {
             let _ = wait.recv();
             let _ = ended.send(());
             Ok(Rows::default())
@@ -189,7 +206,11 @@ mod tests {
             let _ = heard.send(());
             Ok(Rows::default())
         };
-        let left = tokio::time::timeout(Duration::from_millis(20), run(limits(3_600_000), work)).await;
+        let left = tokio::time::timeout(
+            Duration::from_millis(20),
+            run(limits(3_600_000), too_long(), work),
+        )
+        .await;
         assert!(left.is_err());
         hears.recv_timeout(Duration::from_secs(30)).unwrap();
     }

@@ -5,7 +5,7 @@ use mongodb::bson::{Bson, Document, doc};
 use muster_db_gateway::{Answer, Connection, Engine, Error, Limits};
 
 use crate::servers::{self, Running};
-use crate::world::{connection, corpus, limits, may_read, may_write, read, traces};
+use crate::world::{connection, corpus, is_not_let_in, limits, may_read, may_write, read, traces};
 
 struct Server {
     _running: Running,
@@ -282,7 +282,7 @@ mod heavy {
                 .await,
         );
         let permit = may_read();
-        let objects = connection.objects(&permit, None, limits()).await.unwrap();
+        let objects = connection.objects(&permit, None, limits()).await.unwrap().all;
         assert_eq!(
             objects
                 .iter()
@@ -290,6 +290,17 @@ mod heavy {
                 .collect::<Vec<_>>(),
             ["a", "b"]
         );
+        let one = Limits { rows: 1, ..limits() };
+        let cut = connection.objects(&permit, None, one).await.unwrap();
+        assert_eq!((cut.all.len(), cut.truncated), (1, true));
+        assert!(!connection.schemas(&permit, one).await.unwrap().truncated);
+        // Who names one has it, whatever is before it in the list.
+        for name in ["a", "b", "app.b"] {
+            let described = connection.describe(&permit, name, one).await.unwrap();
+            assert_eq!(described.object.name, name.trim_start_matches("app."));
+        }
+        let missing = connection.describe(&permit, "c", limits()).await.unwrap_err();
+        assert_eq!(missing.code(), "not_found");
         let described = connection.describe(&permit, "a", limits()).await.unwrap();
         assert_eq!(described.columns[0].name, "_id");
         assert_eq!(described.indexes[0].name, "_id_");
@@ -307,6 +318,26 @@ mod heavy {
                 .unwrap()
                 .is_object()
         );
+        let small = Limits {
+            bytes: 40,
+            ..limits()
+        };
+        let cut = connection
+            .explain(&permit, r#"{"find":"a"}"#, small)
+            .await
+            .unwrap();
+        let (shown, said) = cut.as_str().unwrap().split_once('\n').unwrap();
+        assert!(
+            shown.starts_with('{') && shown.len() == 40 && said == "(more was cut off)",
+            "{cut}"
+        );
+        is_not_let_in(
+            &server
+                .url("reader", "app")
+                .replace("SECRETPASSWORD", "OTHERPASSWORD"),
+            "OTHERPASSWORD",
+        )
+        .await;
         let wrong = self::connection(
             &server
                 .url("reader", "app")

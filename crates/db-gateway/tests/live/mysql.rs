@@ -3,13 +3,14 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use muster_db_gateway::{Connection, Engine, Error};
+use muster_db_gateway::{Connection, Engine, Error, Limits};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder, Row};
 
 use crate::servers::{self, Running};
 use crate::world::{
-    connection, corpus, engine_code, json, limits, may_read, may_write, read, rows, stopped_and_left, traces,
+    connection, corpus, engine_code, is_not_let_in, json, limits, may_read, may_write, read, rows,
+    stopped_and_left, traces,
 };
 
 const SETUP: &str = r#"
@@ -209,10 +210,11 @@ mod heavy {
                 .schemas(&permit, limits())
                 .await
                 .unwrap()
+                .all
                 .iter()
                 .any(|schema| schema.name == "app")
         );
-        let objects = connection.objects(&permit, None, limits()).await.unwrap();
+        let objects = connection.objects(&permit, None, limits()).await.unwrap().all;
         let t = objects.iter().find(|object| object.name == "t").unwrap();
         assert_eq!((t.kind.as_str(), t.comment.as_deref()), ("table", Some("things")));
         let described = connection.describe(&permit, "app.child", limits()).await.unwrap();
@@ -292,5 +294,100 @@ mod heavy {
         let made = connection(&server.url("muster_reader:CHANGE_ME"), None);
         assert!(!made.wide().await.unwrap().wide);
         assert_eq!(json(&made, "SELECT count(*) FROM t").await, "[[3]]");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_is_not_let_in_is_told_so_and_not_that_nobody_is_there() {
+        let Some(server) = Server::start() else { return };
+        server.client(
+            "CREATE USER locked@localhost IDENTIFIED BY 'SECRETPASSWORD' ACCOUNT LOCK; \
+             CREATE USER late@localhost IDENTIFIED BY 'SECRETPASSWORD' PASSWORD EXPIRE; GRANT SELECT ON app.* TO late@localhost; CREATE DATABASE closed",
+        );
+        for (account, code) in [
+            ("reader:OTHERPASSWORD", "(1045)"),
+            ("nobody:OTHERPASSWORD", "(1045)"),
+            ("locked:SECRETPASSWORD", "(4151)"),
+            ("late:SECRETPASSWORD", "(1820)"),
+        ] {
+            let password = account.split_once(':').unwrap().1;
+            let said = is_not_let_in(&server.url(account), password).await;
+            assert!(said.contains(code), "{said}");
+        }
+        let elsewhere = |database: &str, account: &str| {
+            let url = server.url(account);
+            url.replace("/app?", &format!("/{database}?"))
+        };
+        let said = is_not_let_in(&elsewhere("closed", "reader:SECRETPASSWORD"), "SECRETPASSWORD").await;
+        assert!(said.contains("(1044)"), "{said}");
+        let said = is_not_let_in(&elsewhere("no_such_database", "root"), "SECRETPASSWORD").await;
+        assert!(said.contains("(1049)"), "{said}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_list_that_was_cut_says_so_and_hides_no_object_from_who_names_it() {
+        let Some(server) = Server::start() else { return };
+        let connection = server.reader();
+        let permit = may_read();
+        let small = Limits {
+            bytes: 60,
+            ..limits()
+        };
+        let cut = connection.objects(&permit, None, small).await.unwrap();
+        assert!(cut.truncated);
+        assert!(
+            cut.all.iter().all(|object| object.name != "typed"),
+            "the list does not reach it, or this proves nothing"
+        );
+        let whole = connection.objects(&permit, None, limits()).await.unwrap();
+        assert!(!whole.truncated && whole.all.iter().any(|object| object.name == "typed"));
+        let found = connection.describe(&permit, "typed", small).await.unwrap();
+        assert_eq!(found.object.name, "typed");
+        let found = connection
+            .preview(&permit, "app.typed", 1, false, small)
+            .await
+            .unwrap();
+        assert_eq!(found.rows().unwrap().columns.len(), 11);
+        // The catalogue does not look at the case of a name; the file system does.
+        let missing = connection.describe(&permit, "TYPED", limits()).await.unwrap_err();
+        assert_eq!(missing.code(), "not_found");
+        assert!(
+            connection
+                .schemas(&permit, Limits { bytes: 1, ..limits() })
+                .await
+                .unwrap()
+                .truncated
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_right_that_stands_behind_the_name_of_a_column_is_wide() {
+        let Some(server) = Server::start() else { return };
+        server.client(
+            "CREATE TABLE app.odd (`a(` INT, `b` INT, `c)` INT); CREATE USER odd@localhost; CREATE USER even@localhost; \
+             GRANT SELECT (`a(`), INSERT (`b`) ON app.odd TO odd@localhost; GRANT SELECT (`a(`, `c)`) ON app.odd TO even@localhost",
+        );
+        let wide = connection(&server.url("odd"), None).wide().await.unwrap();
+        assert!(wide.wide && wide.reasons[0].contains("INSERT"), "{wide:?}");
+        let narrow = connection(&server.url("even"), None).wide().await.unwrap();
+        assert!(!narrow.wide, "{narrow:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_looks_into_other_sessions_is_not_sent() {
+        let Some(server) = Server::start() else { return };
+        let connection = server.reader();
+        for statement in [
+            "SHOW PROCESSLIST",
+            "SHOW FULL PROCESSLIST",
+            "SHOW EXPLAIN FOR 1",
+            "SHOW EXPLAIN FORMAT=JSON FOR 1",
+            "SHOW ANALYZE FORMAT=JSON FOR 1",
+        ] {
+            let refused = read(&connection, statement).await;
+            assert!(
+                matches!(refused, Err(Error::Gate { .. })),
+                "{statement}: {refused:?}"
+            );
+        }
     }
 }

@@ -9,8 +9,8 @@ use xtask::pg::{Cluster, Durability};
 
 use crate::servers;
 use crate::world::{
-    connection, corpus, engine_code, json, limits, may_read, may_read_and_write_elsewhere, may_write, read,
-    rows, stopped_and_left, traces,
+    connection, corpus, engine_code, is_not_let_in, json, limits, may_read, may_read_and_write_elsewhere,
+    may_write, read, rows, stopped_and_left, traces,
 };
 
 pub(crate) struct Server {
@@ -164,6 +164,14 @@ impl Server {
                 .args(["-c", text]),
         );
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// From now on everybody but the superuser signs in with a password.
+    fn asks_for_passwords(&self) {
+        let file = self.psql("SHOW hba_file");
+        let rules = "local all postgres trust\nlocal all all scram-sha-256\n";
+        std::fs::write(file, rules).unwrap();
+        self.psql("SELECT pg_reload_conf()");
     }
 
     pub(crate) fn url(&self, user: &str) -> String {
@@ -436,12 +444,19 @@ mod heavy {
         for server in Server::all() {
             let connection = server.reader();
             let permit = may_read();
-            let schemas = connection.schemas(&permit, limits()).await.unwrap();
+            let schemas = connection.schemas(&permit, limits()).await.unwrap().all;
             assert!(schemas.iter().any(|schema| schema.name == "public"));
             let objects = connection
                 .objects(&permit, Some("public"), limits())
                 .await
-                .unwrap();
+                .unwrap()
+                .all;
+            let small = Limits {
+                bytes: 60,
+                ..limits()
+            };
+            let cut = connection.objects(&permit, Some("public"), small).await.unwrap();
+            assert!(cut.truncated && cut.all.len() < objects.len());
             let t = objects.iter().find(|object| object.name == "t").unwrap();
             assert_eq!((t.kind.as_str(), t.comment.as_deref()), ("table", Some("things")));
             assert!(
@@ -754,5 +769,28 @@ mod heavy {
         );
         let misnamed = read(&elsewhere, asked).await.unwrap_err();
         assert!(matches!(misnamed, Error::Unreachable { .. }), "{misnamed}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_is_not_let_in_is_told_so_and_not_that_nobody_is_there() {
+        for server in Server::all() {
+            let known = server.url("reader");
+            // 28000, 3D000, 42501.
+            is_not_let_in(&server.url("nobody"), "SECRETPASSWORD").await;
+            let elsewhere = known.replace("/postgres?", "/no_such_database?");
+            is_not_let_in(&elsewhere, "SECRETPASSWORD").await;
+            server.psql("CREATE DATABASE closed");
+            server.psql("REVOKE CONNECT ON DATABASE closed FROM PUBLIC");
+            let closed = known.replace("/postgres?", "/closed?");
+            is_not_let_in(&closed, "SECRETPASSWORD").await;
+            // 28P01.
+            server.psql(
+                "SET password_encryption = 'scram-sha-256'; ALTER ROLE reader PASSWORD 'OTHERPASSWORD'",
+            );
+            server.asks_for_passwords();
+            is_not_let_in(&known, "SECRETPASSWORD").await;
+            let right = known.replace("SECRETPASSWORD", "OTHERPASSWORD");
+            connection(&right, None).test().await.unwrap();
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use muster_db_gateway::{Answer, Class, Connection, Engine, Error, Limits, classify};
 
 use crate::servers::{self, Running};
-use crate::world::{connection, corpus, limits, may_read, may_write, read, traces};
+use crate::world::{connection, corpus, is_not_let_in, limits, may_read, may_write, read, traces};
 
 struct Server(Running);
 
@@ -239,7 +239,7 @@ mod heavy {
             );
             let wrong = read(&connection, "LRANGE k 0 1").await.unwrap_err();
             assert_eq!(wrong.engine_code(), Some("WRONGTYPE"));
-            let objects = connection.objects(&may_read(), None, limits()).await.unwrap();
+            let objects = connection.objects(&may_read(), None, limits()).await.unwrap().all;
             assert!(
                 objects
                     .iter()
@@ -398,6 +398,88 @@ mod heavy {
                 passes(&connection, "GET k").await,
                 r#"{"reply":"v","truncated":false}"#
             );
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_is_not_let_in_is_told_so_and_not_that_nobody_is_there() {
+        for server in Server::all() {
+            server.admin("ACL SETUSER reader on >SECRETPASSWORD ~* +@read +ping");
+            server.admin("ACL SETUSER ended off >SECRETPASSWORD ~* +@read");
+            let said = is_not_let_in(&server.url("reader:OTHERPASSWORD@"), "OTHERPASSWORD").await;
+            assert!(said.contains("WRONGPASS"), "{said}");
+            is_not_let_in(&server.url("ended:SECRETPASSWORD@"), "SECRETPASSWORD").await;
+            is_not_let_in(&server.url(":SECRETPASSWORD@"), "SECRETPASSWORD").await;
+            // It may not choose a database, there is none of that number, and nobody signed in.
+            let third = |account: &str, number: &str| {
+                let url = server.url(account);
+                url.replace("/0?", &format!("/{number}?"))
+            };
+            let said = is_not_let_in(&third("reader:SECRETPASSWORD@", "3"), "SECRETPASSWORD").await;
+            assert!(said.contains("NOPERM"), "{said}");
+            is_not_let_in(&third("", "99"), "SECRETPASSWORD").await;
+            server.admin("CONFIG SET requirepass root");
+            let said = is_not_let_in(&third("", "3"), "SECRETPASSWORD").await;
+            assert!(said.contains("NOAUTH"), "{said}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_list_of_keys_that_was_cut_says_so() {
+        for server in Server::all() {
+            let connection = connection(&server.url(""), None);
+            let two = Limits { rows: 2, ..limits() };
+            let cut = connection.objects(&may_read(), None, two).await.unwrap();
+            assert_eq!((cut.all.len(), cut.truncated), (2, true));
+            let whole = connection.objects(&may_read(), None, limits()).await.unwrap();
+            assert_eq!((whole.all.len(), whole.truncated), (9, false));
+            let just = Limits { rows: 9, ..limits() };
+            let whole = connection.objects(&may_read(), None, just).await.unwrap();
+            assert_eq!((whole.all.len(), whole.truncated), (9, false));
+            assert!(!connection.schemas(&may_read(), two).await.unwrap().truncated);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn keys_are_listed_and_described_within_the_time_of_the_call() {
+        for server in Server::all() {
+            server.admin("CLIENT PAUSE 600000 ALL");
+            let short = Limits {
+                time: Duration::from_millis(300),
+                ..limits()
+            };
+            let is_short = |error: Error| {
+                let stopped = matches!(error, Error::TimedOut { after } if after == short.time);
+                assert!(stopped, "{error:?}");
+            };
+            let fresh = || connection(&server.url(""), None);
+            is_short(fresh().objects(&may_read(), None, short).await.unwrap_err());
+            is_short(fresh().describe(&may_read(), "h", short).await.unwrap_err());
+            is_short(
+                fresh()
+                    .preview(&may_read(), "h", 1, false, short)
+                    .await
+                    .unwrap_err(),
+            );
+            is_short(fresh().explain(&may_read(), "GET k", short).await.unwrap_err());
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_write_that_was_given_up_may_be_done_or_not() {
+        for server in Server::all() {
+            let connection = connection(&server.url(""), None);
+            let short = Limits {
+                time: Duration::from_millis(300),
+                ..limits()
+            };
+            let waiting = connection
+                .write(&may_write(), "BLMOVE none l LEFT LEFT 60", true, short)
+                .await
+                .unwrap_err();
+            assert!(matches!(waiting, Error::GivenUp { .. }), "{waiting:?}");
+            assert!(waiting.to_string().contains("may be done"), "{waiting}");
+            assert_eq!(waiting.engine_code(), Some("timeout"));
         }
     }
 }

@@ -213,15 +213,20 @@ async fn what_is_there_can_be_listed_described_previewed_and_explained() {
     let connection = file.connection();
     let permit = may_read();
     assert_eq!(
-        connection.schemas(&permit, limits()).await.unwrap()[0].name,
+        connection.schemas(&permit, limits()).await.unwrap().all[0].name,
         "main"
     );
-    let objects = connection.objects(&permit, None, limits()).await.unwrap();
+    let objects = connection.objects(&permit, None, limits()).await.unwrap().all;
     assert!(
         objects
             .iter()
             .any(|object| object.name == "vw" && object.kind == "view")
     );
+    let small = Limits {
+        bytes: 20,
+        ..limits()
+    };
+    assert!(connection.objects(&permit, None, small).await.unwrap().truncated);
     let described = connection.describe(&permit, "t", limits()).await.unwrap();
     assert_eq!(described.columns.len(), 3);
     assert_eq!(described.keys[0].definition, "(id)");

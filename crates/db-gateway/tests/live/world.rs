@@ -103,6 +103,31 @@ pub(crate) async fn stopped_and_left(connection: &Connection, slow: &str) {
     muster_db_gateway::stopped(Duration::from_secs(30)).await;
 }
 
+/// What a server says that is there and does not take the address: told as that, with its own code for programs, and without the password.
+pub(crate) async fn is_not_let_in(url: &str, password: &str) -> String {
+    let connection = connection(url, None);
+    let error = connection.test().await.unwrap_err();
+    assert!(matches!(error, Error::NotLetIn { .. }), "{url}: {error:?}");
+    assert!(!error.is_away(), "{url}");
+    assert_eq!(
+        (error.code(), error.engine_code()),
+        ("engine_error", Some("sign_in"))
+    );
+    let check = connection.check().await;
+    let reached = check.iter().find(|found| found.id == "reachable").unwrap();
+    assert!(
+        !reached.ok && reached.detail.contains("Let the account in"),
+        "{reached:?}"
+    );
+    let said = format!("{error} {error:?} {connection:?} {check:?}");
+    assert!(
+        said.contains("Check the name, the password and the database"),
+        "{said}"
+    );
+    assert!(!said.contains(password), "{said}");
+    error.to_string()
+}
+
 /// The rows alone, as JSON.
 pub(crate) async fn json(connection: &Connection, statement: &str) -> String {
     serde_json::to_string(&rows(connection, statement).await.rows).unwrap()

@@ -281,6 +281,32 @@ fn tools_read_and_write(place: &Place, reads: &[&str], write: &str) {
     wire.leave();
 }
 
+#[test]
+fn the_shell_says_of_a_list_that_it_was_cut() {
+    let place = place();
+    let file = place.path("many.db");
+    std::fs::write(&file, "").unwrap();
+    let url = format!("sqlite://{}", file.display());
+    add(&place, "many", &url, &[]).ok();
+    let tables: String = (0..200)
+        .map(|number| format!("CREATE TABLE t{number} (id INTEGER);\n"))
+        .collect();
+    place.run_with(&["db", "shell", "many", "--write"], &tables).ok();
+    let listed = |words: &[&str]| place.run_with(words, "\\objects\n").ok();
+    let whole = listed(&["db", "shell", "many"]);
+    assert_eq!((whole.lines().count(), whole.contains("cut off")), (200, false));
+    let json = |out: String| serde_json::from_str::<Value>(&out).unwrap();
+    let whole = json(listed(&["db", "shell", "many", "--json"]));
+    assert!(whole.get("truncated").is_none(), "{whole}");
+    place.ok(&["setting", "set", "db.max_bytes", "1024"]);
+    let cut = listed(&["db", "shell", "many"]);
+    let count = cut.lines().count() - 1;
+    let last = format!("(the first {count}; more were cut off)");
+    assert!(count < 200 && cut.lines().last() == Some(&last), "{cut}");
+    let cut = json(listed(&["db", "shell", "many", "--json"]));
+    assert_eq!(cut["truncated"], true, "{cut}");
+}
+
 mod heavy {
     use super::*;
 

@@ -172,6 +172,13 @@ fn a_server_that_answers_and_does_not_let_muster_in_is_not_stored_and_shows_no_p
     );
     assert_eq!(document(&said)["wide"], json!(true));
     assert!(said.err.contains("marked as wide"), "{said:?}");
+    let log = place.json(&["audit", "list", "--event", "db.add"]);
+    let data = &log[0]["data"];
+    assert_eq!(
+        (&data["wide"], &data["looked"], &data["unseen"]),
+        (&json!(true), &json!(false), &json!(true)),
+        "{log}"
+    );
     assert!(!is_unlooked(&place, "away"), "it was taken as it is");
     for words in [
         &["db", "test", "away", "--json"][..],
@@ -201,16 +208,36 @@ async fn a_wrong_password_is_not_stored_and_a_server_that_hangs_is_without_the_p
     };
     let place = place();
     let wrong = server.with_account("nobody_of_that_name:SECRET-other");
-    let said = add(&place, "wrong", &wrong, &[]);
-    assert_eq!((said.code(), said.out.contains("SECRET")), (1, false), "{said:?}");
-    // The account that writes has to be let in as well.
-    let said = add(&place, "half", &server.reader(), &["--write-url", &wrong]);
-    let error = document(&said)["error"].clone();
-    assert!(
-        said.code() == 1 && error["message"].as_str().unwrap().contains("--write-url"),
-        "{said:?}"
-    );
-    assert!(!said.err.contains("SECRET"), "{said:?}");
+    // Neither the account that reads nor the one that writes, and nobody's word makes it: what is there and refuses is not away.
+    let reader = server.reader();
+    for (words, which) in [
+        (&[&wrong[..]][..], "--url"),
+        (&[&wrong, "--accept-wide-account"], "--url"),
+        (&[&reader, "--write-url", &wrong], "--write-url"),
+        (
+            &[&reader, "--accept-wide-account", "--write-url", &wrong],
+            "--write-url",
+        ),
+    ] {
+        let said = add(&place, "wrong", words[0], &words[1..]);
+        let error = document(&said)["error"].clone();
+        assert_eq!(
+            (said.code(), &error["code"], &error["engine_code"]),
+            (1, &json!("sign_in"), &json!("sign_in")),
+            "{words:?} {said:?}"
+        );
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.contains(which)
+                && message.contains("did not let muster in")
+                && message.contains("nothing was stored"),
+            "{error}"
+        );
+        assert!(
+            !said.out.contains("SECRET") && !said.err.contains("SECRET"),
+            "{said:?}"
+        );
+    }
     // So has the database to be there.
     let known = server.reader();
     let (front, socket) = known.split_once("?host=").unwrap();

@@ -458,6 +458,41 @@ fn what_the_engine_says_comes_back_with_its_code_and_limits_are_the_owners() {
 }
 
 #[test]
+fn a_list_of_objects_that_was_cut_says_so() {
+    doors(|doors| async move {
+        let project = doors.project("one", None).await;
+        let url = file(&doors, "one.db").await;
+        let staging = doors.connection(project, "staging", &url).await;
+        let (agent, _) = doors
+            .agent_with(project, "reader", &[("db_read", "any", "allow")])
+            .await;
+        let objects = async || {
+            let arguments = json!({"connection_id": staging.to_string()});
+            done(&doors.tool(&agent, "muster_db_objects", arguments).await)
+        };
+        let whole = objects().await;
+        assert_eq!(whole["objects"].as_array().unwrap().len(), 1, "{whole}");
+        assert!(whole.get("truncated").is_none(), "{whole}");
+        let path = doors.muster.dir.path().join("one.db");
+        tokio::task::spawn_blocking(move || {
+            let connection = rusqlite::Connection::open(path).unwrap();
+            for number in 0..200 {
+                let made = format!("CREATE TABLE t{number} (id INTEGER)");
+                connection.execute_batch(&made).unwrap();
+            }
+        })
+        .await
+        .unwrap();
+        settings::set(&doors.app, doors.ada(), settings::DB_MAX_BYTES, "1024")
+            .await
+            .unwrap();
+        let cut = objects().await;
+        assert_eq!(cut["truncated"], true, "{cut}");
+        assert!(cut["objects"].as_array().unwrap().len() < 200, "{cut}");
+    });
+}
+
+#[test]
 fn every_statement_of_an_agents_is_in_the_log_as_it_was_sent() {
     doors(|doors| async move {
         let project = doors.project("one", None).await;

@@ -29,12 +29,12 @@ pub(super) fn gateway(url: &DbUrl, write_url: Option<&DbUrl>) -> Result<Gateway,
 pub(super) struct Account {
     /// Whether it may do more than read.
     pub(super) wide: bool,
-    /// Whether it was looked at, or its owner took it unseen as wide.
+    /// Whether it was looked at. One that is wide and was not was taken unseen.
     pub(super) looked: bool,
 }
 
-/// Whether the account that reads may do more. One that may, or that the server does not let in, is taken only from who accepts it; where
-/// nobody is there that is found out later.
+/// Whether the account that reads may do more. One that may is taken only from who accepts it; one that the server does not let in from nobody.
+/// Where no server is there it is found out later, or taken as wide from who accepts that.
 pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<Account, Failure> {
     let seen = |wide| Account { wide, looked: true };
     if gateway.engine() == Engine::Sqlite {
@@ -49,9 +49,12 @@ pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<Account
     }
     let found = match gateway.wide().await {
         Ok(found) => found,
-        Err(error) if accepted => {
+        Err(error) if accepted && error.is_away() => {
             unseen(&error);
-            return Ok(seen(true));
+            return Ok(Account {
+                wide: true,
+                looked: false,
+            });
         }
         Err(error) if error.is_away() => {
             output::notice(&terminal(&format!(
@@ -73,7 +76,7 @@ pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<Account
     }
     match gateway.test_write().await {
         Ok(_) => Ok(seen(found.wide)),
-        Err(error) if accepted || error.is_away() => {
+        Err(error) if error.is_away() => {
             output::notice(&terminal(&format!(
                 "muster: with the account that writes: {} It is stored all the same",
                 sentence(&error)
@@ -112,6 +115,7 @@ fn unseen(error: &Error) {
 fn word(error: &Error) -> &'static str {
     match error.engine_code() {
         Some("unreachable") => "unreachable",
+        Some("sign_in") => "sign_in",
         Some("timeout") => "timeout",
         _ => error.code(),
     }

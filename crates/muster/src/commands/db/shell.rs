@@ -357,10 +357,9 @@ impl Shell<'_> {
         let running = async {
             if all {
                 let found = self.gateway.schemas(&permit, limits).await?;
-                Ok(found
-                    .iter()
-                    .map(|schema| (json!(schema), schema.name.clone()))
-                    .collect::<Vec<_>>())
+                let line = |schema: &muster_db_gateway::Schema| (json!(schema), schema.name.clone());
+                let lines: Vec<_> = found.all.iter().map(line).collect();
+                Ok((lines, found.truncated))
             } else {
                 let found = self.gateway.objects(&permit, schema, limits).await?;
                 let line = |object: &muster_db_gateway::Object| {
@@ -370,17 +369,26 @@ impl Shell<'_> {
                         .map_or_else(String::new, |name| format!("{name}."));
                     format!("{}  {schema}{}", object.kind, object.name)
                 };
-                Ok(found.iter().map(|object| (json!(object), line(object))).collect())
+                let lines = found.all.iter().map(|object| (json!(object), line(object)));
+                Ok((lines.collect(), found.truncated))
             }
         };
         match until(running, signals).await {
-            Ok(Ok(found)) if self.json => {
+            Ok(Ok((found, truncated))) if self.json => {
                 let all: Vec<Value> = found.into_iter().map(|(value, _)| value).collect();
-                output::json_line(&json!({ act: all }))?;
+                output::json_line(&if truncated {
+                    json!({ act: all, "truncated": true })
+                } else {
+                    json!({ act: all })
+                })?;
             }
-            Ok(Ok(found)) => {
+            Ok(Ok((found, truncated))) => {
+                let count = found.len();
                 for (_, line) in found {
                     output::line(&terminal(&line))?;
+                }
+                if truncated {
+                    output::line(&format!("(the first {count}; more were cut off)"))?;
                 }
             }
             Ok(Err(error)) => self.told(&error)?,

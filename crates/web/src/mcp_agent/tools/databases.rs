@@ -231,12 +231,21 @@ fn statement<'c>(call: &'c Calling<'_>) -> &'c str {
     call.arguments.text("statement").unwrap_or_default()
 }
 
+/// A list under its name. That it was cut is said; of a whole one nothing is.
+fn listed(name: &str, all: Value, truncated: bool) -> Value {
+    if truncated {
+        json!({name: all, "truncated": true})
+    } else {
+        json!({name: all})
+    }
+}
+
 pub(super) async fn schemas(call: &Calling<'_>) -> Answer {
     let open = open(call, named(call, false).await?).await?;
     let found = call
         .running(open.connection.schemas(&open.permit, open.limits))
         .await?;
-    Ok(json!({"schemas": shown(&found)?}))
+    Ok(listed("schemas", shown(&found.all)?, found.truncated))
 }
 
 pub(super) async fn objects(call: &Calling<'_>) -> Answer {
@@ -246,9 +255,9 @@ pub(super) async fn objects(call: &Calling<'_>) -> Answer {
         .running(open.connection.objects(&open.permit, schema, open.limits))
         .await?;
     if let Some(kind) = call.arguments.text("kind") {
-        found.retain(|object| object.kind == kind);
+        found.all.retain(|object| object.kind == kind);
     }
-    Ok(json!({"objects": shown(&found)?}))
+    Ok(listed("objects", shown(&found.all)?, found.truncated))
 }
 
 pub(super) async fn describe(call: &Calling<'_>) -> Answer {

@@ -429,6 +429,7 @@ const OBJECT: &str = "A table, view, collection or key: NAME or SCHEMA.NAME, a p
 
 fn about_databases() -> Vec<Shape> {
     let connection_id = || id("database connection");
+    let cut = || json!({"type": "boolean", "description": "true where there are more than the limits allow; left out where this is all."});
     let limit = || json!({"type": "integer", "minimum": 1, "description": "Most rows; the owner's setting db.max_rows bounds it."});
     vec![
         Shape {
@@ -438,7 +439,10 @@ fn about_databases() -> Vec<Shape> {
             description: "Lists the schemas of a database. Charges db_read on the db_connection.",
             input: json!({"connection_id": connection_id()}),
             required: &["connection_id"],
-            output: (json!({"schemas": listed(&["name"])}), &["schemas"]),
+            output: (
+                json!({"schemas": listed(&["name"]), "truncated": cut()}),
+                &["schemas"],
+            ),
         },
         Shape {
             name: "muster_db_objects",
@@ -452,7 +456,7 @@ fn about_databases() -> Vec<Shape> {
             }),
             required: &["connection_id"],
             output: (
-                json!({"objects": {"type": "array", "items": {"type": "object", "properties": {"schema": {"type": ["string", "null"]}, "name": {"type": "string"}, "kind": {"type": "string"}}, "required": ["name", "kind"]}}}),
+                json!({"objects": {"type": "array", "items": {"type": "object", "properties": {"schema": {"type": ["string", "null"]}, "name": {"type": "string"}, "kind": {"type": "string"}}, "required": ["name", "kind"]}}, "truncated": cut()}),
                 &["objects"],
             ),
         },
