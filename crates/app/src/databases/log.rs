@@ -266,7 +266,7 @@ pub async fn last_statements(
     // A resource's id and kind follow one another in either order. No text that is stored as a value can hold them so: its quotes are escaped.
     let kind = format!("\"kind\":\"{}\"", ScopeKind::DbConnection.as_str());
     let id = format!("\"id\":\"{connection}\"");
-    let named = (format!("%{kind},{id}%"), format!("%{id},{kind}%"));
+    let named = (format!("{kind},{id}"), format!("{id},{kind}"));
     let rows: Vec<Row> = app
         .db
         .read(owner, move |tx| {
