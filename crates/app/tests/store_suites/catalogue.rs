@@ -131,7 +131,6 @@ fn statements_use_only_what_both_engines_mean_alike() {
         "CURRENT_TIME",
         "LOWER",
         "UPPER",
-        "REPLACE",
     ];
     const CALLS: [&str; 9] = [
         "NOW",
@@ -158,6 +157,10 @@ fn statements_use_only_what_both_engines_mean_alike() {
                 .filter(|sign| plain.contains(**sign))
                 .map(|sign| format!("uses {sign}")),
         );
+        // The function of that name means the same on both; the statement is SQLite's own.
+        if plain.to_ascii_uppercase().contains("REPLACE INTO") {
+            found.push("uses REPLACE INTO".to_owned());
+        }
         if plain.contains("SELECT *") || plain.contains("RETURNING *") {
             found.push("uses *, so a new column changes its answer".to_owned());
         }
