@@ -17,6 +17,11 @@ pub enum PluginError {
     /// A package of this id is installed.
     #[error("{0} is installed already; take its changes in with muster plugins update {0}")]
     NameTaken(String),
+    /// The package was installed from another folder while an update of it ran.
+    #[error(
+        "{0} was removed and installed from another folder meanwhile, so this update changed nothing; to take in what is there now, run muster plugins update {0} again"
+    )]
+    Moved(String),
     /// There is no such package, server or hook.
     #[error("there is no {0}; muster plugins list names what is installed")]
     NotFound(String),
@@ -83,6 +88,7 @@ impl PluginError {
         match self {
             Self::Invalid(_) | Self::InvalidUpdate(_) => "invalid_package",
             Self::NameTaken(_) => "name_taken",
+            Self::Moved(_) => "changed_meanwhile",
             Self::NotFound(_) => "not_found",
             Self::HashMismatch { .. } | Self::HashOfMany => "hash_mismatch",
             Self::NotAllowed { .. } => "not_allowed",

@@ -1,5 +1,8 @@
 //! The acts of a person on packages, and what may start. Never starts anything itself.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -178,9 +181,14 @@ impl Host {
     /// [`PluginError::InvalidUpdate`]: the stored copy stays, and nothing of the package starts until an update without errors.
     pub fn update(&self, plugin: &str) -> Result<(), PluginError> {
         let source = self.installed(&self.book.read()?, plugin)?.source.clone();
-        let checked = self.validate(&source);
+        self.update_from(plugin, &source)
+    }
+
+    /// As [`Host::update`], from the folder that the ledger named a moment ago.
+    fn update_from(&self, plugin: &str, source: &Path) -> Result<(), PluginError> {
+        let checked = self.validate(source);
         let staged = if checked.ok() {
-            Some(self.cache.stage(&source)?)
+            Some(self.cache.stage(source)?)
         } else {
             None
         };
@@ -199,10 +207,13 @@ impl Host {
         }
         let package = checked.package.clone();
         let refused = self.change(|ledger| {
-            self.installed(ledger, plugin)?;
+            // Whoever removed it meanwhile and installed it from elsewhere wants that, and not what is here.
+            if self.installed(ledger, plugin)?.source != source {
+                return Err(PluginError::Moved(plugin.to_owned()));
+            }
             match (&package, &staged) {
                 (Some(package), Some(staged)) => {
-                    let installed = self.place(staged, package, source.clone())?;
+                    let installed = self.place(staged, package, source.to_path_buf())?;
                     ledger.packages.insert(plugin.to_owned(), installed);
                     Ok::<_, PluginError>(false)
                 }

@@ -97,9 +97,24 @@ pub struct KnownTool {
     pub says: Says,
     /// Whether it was listed differently since, or is new.
     pub changed: bool,
+    /// Whether it is new.
+    pub added: bool,
+    /// A changed one as it was listed last, where that is kept.
+    pub newest: Option<Newest>,
 }
 
-/// The pinned tools of a server; those that are new since stand among them with nothing said.
+/// A changed tool as it was listed last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Newest {
+    /// Whether it says that it only reads.
+    pub read_only: bool,
+    /// What else it says of itself.
+    pub says: Says,
+    /// Whether it is again what it was when it was first listed.
+    pub as_it_was: bool,
+}
+
+/// The pinned tools of a server, and those that are new since.
 pub(crate) fn known(ledger: &Ledger, key: &ServerKey) -> Vec<KnownTool> {
     let Some(pins) = ledger.pins.get(&key.stable_id()) else {
         return Vec::new();
@@ -114,6 +129,12 @@ pub(crate) fn known(ledger: &Ledger, key: &ServerKey) -> Vec<KnownTool> {
             read_only: pin.is_some_and(|pin| pin.read_only),
             says: pin.map(|pin| pin.says.clone()).unwrap_or_default(),
             changed: pins.changed.contains(name),
+            added: pin.is_none(),
+            newest: pins.newest.get(name).map(|now| Newest {
+                read_only: now.read_only,
+                says: now.says.clone(),
+                as_it_was: pin == Some(now),
+            }),
         }
     };
     names.into_iter().map(known).collect()

@@ -33,7 +33,7 @@ pub use diagnostic::{Code, Diagnostic, Severity};
 pub use error::PluginError;
 pub use events::{Event, EventLog};
 pub use host::{Approved, Decided, Host, Ready};
-pub use inspect::{Inspected, Inspection, KnownTool, Listed};
+pub use inspect::{Inspected, Inspection, KnownTool, Listed, Newest};
 pub use ledger::Says;
 pub use link::Budgets;
 pub use manifest::{Checked, validate};

@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::sse::Events;
-use super::{Incoming, Outgoing};
+use super::{Incoming, Outgoing, Over};
 use crate::frame::LARGEST_MESSAGE;
 use crate::jsonrpc::{Fields, Message, string};
 use crate::manifest::is_loopback;
@@ -28,6 +28,8 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 /// How long a notification may take; the next message waits for it.
 const NOTICE: Duration = Duration::from_secs(10);
+/// What is said of a server that answers a request of its session with 404, as one does that was started anew.
+const FORGOT: &str = "does not know its session any more (HTTP 404)";
 /// How often a broken stream is taken up again.
 const RESUMED: u32 = 20;
 
@@ -218,16 +220,43 @@ impl Shared {
     async fn request(&self, id: u64, outgoing: &Outgoing) {
         let method =
             Message::parse(outgoing.body.as_bytes()).and_then(|message| Some(message.method?.into_owned()));
+        let session = lock(&self.era).session.clone();
+        let mut forgotten = false;
         let found = match self.post(outgoing).await {
-            Ok(response) => self.answer(id, method.as_deref(), response).await,
+            Ok(response) => {
+                forgotten = session.is_some() && response.status() == StatusCode::NOT_FOUND;
+                self.answer(id, method.as_deref(), response).await
+            }
             Err(why) => Err(why),
         };
         let incoming = match found {
+            // Also a 404 that carries the protocol's own answer to this very request.
             Ok(()) => return,
             Err(_) if method.as_deref() == Some("server/discover") => Incoming::Unknown(id),
+            Err(_) if forgotten => Incoming::Failed(
+                id,
+                format!(
+                    "the server {FORGOT}, so it did not take it; it may be called again in a new session"
+                ),
+            ),
             Err(why) => Incoming::Failed(id, why),
         };
         let _ = self.incoming.send(incoming).await;
+        if forgotten && self.forgets(session.as_ref()) {
+            // The protocol has one way on from here, which is a session begun anew.
+            let over = Over::Ended(FORGOT.to_owned());
+            let _ = self.incoming.send(Incoming::Closed(over)).await;
+        }
+    }
+
+    /// Lets the session go that the server does not know any more; false when there is another one by now, or none.
+    fn forgets(&self, session: Option<&HeaderValue>) -> bool {
+        let mut era = lock(&self.era);
+        let same = session.is_some() && era.session.as_ref() == session;
+        if same {
+            era.session = None;
+        }
+        same
     }
 
     /// Reads what came of a request until its answer is there.

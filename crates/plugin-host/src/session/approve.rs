@@ -50,14 +50,14 @@ pub enum Verdict {
     Overruled(Overruled),
     /// Nobody decided in time.
     Expired,
-    /// No approver is there.
-    NobodyToAsk,
+    /// No approver is there; or, with this sentence, why nobody could be asked.
+    NobodyToAsk(Option<String>),
     /// Too many asks wait already.
     Saturated,
     /// It has this many bytes, which is more than a person is asked about.
     TooLarge(usize),
-    /// The ask was given up before anybody decided, or could not be put.
-    Withdrawn,
+    /// The ask was given up before anybody decided, or could not be put; with a sentence that says why, where that is known.
+    Withdrawn(Option<String>),
 }
 
 impl Verdict {
@@ -66,15 +66,25 @@ impl Verdict {
             Self::Allowed => "allow:person",
             Self::Refused => "deny:person",
             // The log's words are fixed and have none of their own for what was given up; the audit and the agent are told `withdrawn`.
-            Self::Expired | Self::Withdrawn => "deny:expired",
-            Self::NobodyToAsk => "deny:nobody_to_ask",
+            Self::Expired | Self::Withdrawn(_) => "deny:expired",
+            Self::NobodyToAsk(_) => "deny:nobody_to_ask",
             Self::Saturated => "deny:queue_saturated",
             // The log's words are fixed here as well; the audit and the agent are told `refused_error` of what is too large.
             Self::TooLarge(_) | Self::Overruled(_) => "deny:rule",
         }
     }
 
+    /// What the event log has beside the decision: what that word does not say by itself.
+    pub(crate) fn detail(&self) -> Option<String> {
+        match self {
+            Self::Overruled(overruled) => Some(overruled.sentence.clone()),
+            Self::NobodyToAsk(why) | Self::Withdrawn(why) => why.clone(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn refusal(&self) -> (&'static str, Cow<'static, str>) {
+        let because = |why: &str| Cow::from(format!("{why} Nothing was sent to the tool."));
         let (word, sentence) = match self {
             Self::Allowed => ("", ""),
             Self::Overruled(overruled) => return (overruled.word, overruled.sentence.clone().into()),
@@ -92,12 +102,14 @@ impl Verdict {
                 "refused_expired",
                 "Nobody decided about this call in time. Nothing was sent to the tool; call it again when the owner is there.",
             ),
-            Self::NobodyToAsk => (
+            Self::NobodyToAsk(Some(why)) => return ("refused_app_closed_strict", because(why)),
+            Self::Withdrawn(Some(why)) => return ("withdrawn", because(why)),
+            Self::NobodyToAsk(None) => (
                 // The audit's word. The event log has `deny:nobody_to_ask`; both are fixed by the texts.
                 "refused_app_closed_strict",
                 "This call has to be approved, and nobody is there to ask. Nothing was sent to the tool; the owner can open the Asks page or allow the tool in settings.json.",
             ),
-            Self::Withdrawn => (
+            Self::Withdrawn(None) => (
                 "withdrawn",
                 "The ask about this call ended before the owner decided: the task was closed, the token was revoked, or muster could not ask. Nothing was sent to the tool.",
             ),
@@ -123,6 +135,6 @@ pub struct Nobody;
 
 impl Approver for Nobody {
     fn ask<'a>(&'a self, _ask: Ask, _again: Again<'a>) -> BoxFuture<'a, Verdict> {
-        Box::pin(std::future::ready(Verdict::NobodyToAsk))
+        Box::pin(std::future::ready(Verdict::NobodyToAsk(None)))
     }
 }

@@ -40,7 +40,7 @@ impl Inner {
             return;
         };
         let meta = sent.get("_meta").map(|meta| meta.get());
-        let approved = self.is_approved();
+        let approved = self.is_approved().await;
         let ask = Ask {
             session: self.options.session.clone(),
             key: self.ready.key.clone(),
@@ -71,15 +71,17 @@ impl Inner {
             }
         }
         let (word, sentence) = verdict.refusal();
-        let detail = matches!(verdict, Verdict::Overruled(_)).then(|| sentence.to_string());
-        self.refuse(id, tool, verdict.decision(), word, &sentence, detail)
+        self.refuse(id, tool, verdict.decision(), word, &sentence, verdict.detail())
             .await;
     }
 
     /// Whether what is served is what may be started now. A session goes on when it is not, until its end.
-    fn is_approved(&self) -> bool {
-        let ready = self.ready.host.ready(&self.ready.key);
-        ready.is_ok_and(|ready| ready.definition == self.ready.definition)
+    async fn is_approved(&self) -> bool {
+        let (host, key) = (self.ready.host.clone(), self.ready.key.clone());
+        let definition = self.ready.definition.clone();
+        // It looks at each file of the copy, and may wait for the ledger.
+        let look = move || host.ready(&key).is_ok_and(|ready| ready.definition == definition);
+        tokio::task::spawn_blocking(look).await.unwrap_or(false)
     }
 
     /// Looks once more at what decides, now that a person has said yes: a rule that refuses by now counts, and so does a package that was `approved` when
@@ -97,7 +99,7 @@ impl Inner {
                 }
             }
         }
-        if approved && !self.is_approved() {
+        if approved && !self.is_approved().await {
             let sentence = "The package of this tool was changed, or its owner decided about it anew, while the call waited to be approved. Nothing was sent to it.";
             return refused("refused_error", sentence.to_owned());
         }

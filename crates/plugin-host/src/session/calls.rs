@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use muster_core::Fault;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::state::{Kind, Pending};
 use super::tools::{self, Now, Tool, Tools};
-use super::{Inner, Refused};
+use super::{Inner, Refused, lock};
 use crate::events::Happening;
 use crate::host::taken;
 use crate::jsonrpc::{self, Fields, answer, code, failure, quoted};
-use crate::ledger::Pins;
+use crate::ledger::{Book, Pins};
 use crate::link::Outgoing;
+use crate::names::ServerKey;
 use crate::settings::{Ruling, Why};
 
 /// Most pages and most bytes of a list of tools.
@@ -58,6 +60,43 @@ pub(super) fn not_recorded(fault: &Fault) {
         fault = fault.chain(),
         "a call was refused that could not be recorded"
     );
+}
+
+/// What was approved of the server `key`, noting what there is now. It waits for the ledger's lock.
+///
+/// # Errors
+/// A sentence, when there is more than is kept of one server, with nothing noted; or when the ledger cannot be read.
+fn pinned(
+    book: &Book,
+    key: &ServerKey,
+    definition: &str,
+    now: &Now,
+) -> Result<(Option<Pins>, BTreeSet<String>), String> {
+    let id = key.stable_id();
+    let ledger = book.read().map_err(|fault| fault.to_string())?;
+    let known = ledger.pins.get(&id);
+    let pins = tools::pin(known, definition, now)?;
+    if known == Some(&pins) {
+        return Ok((Some(pins), taken(&ledger, key)));
+    }
+    let mut kept = Err(String::new());
+    let noted = book.note(|ledger| {
+        // Pinned by another session meanwhile, or approved anew: what the ledger says now counts.
+        let pins = tools::pin(ledger.pins.get(&id), definition, now);
+        let current = ledger.trust(&id).decision;
+        if let Ok(pins) = &pins
+            && current.is_some_and(|decision| decision.hash == *definition)
+        {
+            ledger.pins.insert(id.clone(), pins.clone());
+        }
+        // In the same look: of two servers that list at once one sees what the other noted.
+        kept = pins.map(|pins| (Some(pins), taken(ledger, key)));
+    });
+    match noted {
+        Ok(()) => kept,
+        // Without a pin that is kept no tool is what was approved, so each asks.
+        Err(_) => Ok((None, taken(&ledger, key))),
+    }
 }
 
 impl Inner {
@@ -111,7 +150,7 @@ impl Inner {
             }
         }
         let (pages, changes) = self.newest(meta.as_deref()).await?;
-        let tools = match tools::read(&self.ready.key, &pages, |now| self.pinned(now)) {
+        let tools = match self.noted(pages).await {
             Ok(tools) => Arc::new(tools),
             Err(why) => {
                 // What was offered before is not what there is now.
@@ -201,39 +240,29 @@ impl Inner {
             .unwrap_or_else(|_| Err(Refused::Sentence(format!("the server did not answer {method}"))))
     }
 
-    /// What was approved, noting what there is now.
+    /// Reads a list and notes what it has, where nothing waits for it: another process may hold the ledger for as long as a large package takes.
     ///
     /// # Errors
-    /// A sentence, when there is more than is kept of one server, with nothing noted; or when the ledger cannot be read.
-    fn pinned(&self, now: &Now) -> Result<(Option<Pins>, BTreeSet<String>), String> {
-        let key = &self.ready.key;
-        let id = key.stable_id();
-        let definition = &self.ready.definition;
-        let book = &self.ready.host.book;
-        let ledger = book.read().map_err(|fault| fault.to_string())?;
-        let known = ledger.pins.get(&id);
-        let pins = tools::pin(known, definition, now)?;
-        if known == Some(&pins) {
-            return Ok((Some(pins), taken(&ledger, key)));
-        }
-        let mut kept = Err(String::new());
-        let noted = book.note(|ledger| {
-            // Pinned by another session meanwhile, or approved anew: what the ledger says now counts.
-            let pins = tools::pin(ledger.pins.get(&id), definition, now);
-            let current = ledger.trust(&id).decision;
-            if let Ok(pins) = &pins
-                && current.is_some_and(|decision| decision.hash == *definition)
-            {
-                ledger.pins.insert(id.clone(), pins.clone());
-            }
-            // In the same look: of two servers that list at once one sees what the other noted.
-            kept = pins.map(|pins| (Some(pins), taken(ledger, key)));
+    /// A sentence, as [`tools::read`] and [`pinned`] give it.
+    async fn noted(&self, pages: Vec<String>) -> Result<Tools, String> {
+        let (sender, read) = oneshot::channel();
+        let (host, key) = (self.ready.host.clone(), self.ready.key.clone());
+        let definition = self.ready.definition.clone();
+        let note = tokio::task::spawn_blocking(move || {
+            let tools = tools::read(&key, &pages, |now| pinned(&host.book, &key, &definition, now));
+            // Nobody takes it when the session ended meanwhile; what was noted stays noted.
+            let _ = sender.send(tools);
         });
-        match noted {
-            Ok(()) => kept,
-            // Without a pin that is kept no tool is what was approved, so each asks.
-            Err(_) => Ok((None, taken(&ledger, key))),
-        }
+        self.keep(note);
+        read.await
+            .unwrap_or_else(|_| Err("the look at the server's list of tools broke off".to_owned()))
+    }
+
+    /// Has the end of the session wait for what is being noted.
+    pub(super) fn keep(&self, note: JoinHandle<()>) {
+        let mut notes = lock(&self.notes);
+        notes.retain(|note| !note.is_finished());
+        notes.push(note);
     }
 
     /// Decides about the agent's `tools/call`.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, DuplexStream, ReadHalf, WriteHalf};
-use tokio::sync::{Notify, OnceCell, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::{Options, lock, outcome, unsent, watched};
@@ -66,7 +66,7 @@ fn nonsense() -> Posted {
 #[derive(Debug)]
 pub struct Door {
     shared: Arc<Shared>,
-    hello: OnceCell<Outcome>,
+    hello: Mutex<Option<Greeting>>,
     stop: Arc<Notify>,
     session: Option<JoinHandle<()>>,
     server_over: Arc<AtomicBool>,
@@ -110,6 +110,59 @@ impl Drop for Call {
     }
 }
 
+/// The greeting that a door makes for all its callers; dropping it gives it up.
+#[derive(Debug)]
+struct Greeting {
+    heard: watch::Receiver<Option<Outcome>>,
+    task: JoinHandle<()>,
+}
+
+impl Greeting {
+    /// Greets with this revision, which is JSON.
+    fn begin(shared: &Arc<Shared>, version: &str) -> Self {
+        // No capability is claimed, so a server asks nothing back.
+        let params = format!(
+            "{{\"protocolVersion\":{version},\"capabilities\":{{}},\"clientInfo\":{{\"name\":\"muster\",\"version\":\"{}\"}}}}",
+            env!("CARGO_PKG_VERSION")
+        );
+        let (tell, heard) = watch::channel(None);
+        let shared = shared.clone();
+        let task = tokio::spawn(async move {
+            let (_, call) = shared.begin("null", None, None);
+            let outcome = shared.ask(call, "initialize", Some(&params)).await;
+            if outcome.0 != "error" {
+                shared
+                    .send(&jsonrpc::call(None, "notifications/initialized", None))
+                    .await;
+            }
+            let _ = tell.send(Some(outcome));
+        });
+        Self { heard, task }
+    }
+
+    fn was_refused(&self) -> bool {
+        match &*self.heard.borrow() {
+            Some((word, _)) => *word == "error",
+            None => self.task.is_finished(),
+        }
+    }
+}
+
+impl Drop for Greeting {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What is answered where no answer can come any more.
+fn ended() -> Outcome {
+    let error = format!(
+        "{{\"code\":{},\"message\":\"the call was cancelled, or its session ended\"}}",
+        code::INTERNAL
+    );
+    ("error", error)
+}
+
 impl Door {
     /// Opens a session. Call it inside the runtime.
     #[must_use]
@@ -132,7 +185,7 @@ impl Door {
         let reader = tokio::spawn(shared.clone().read(output));
         Self {
             shared,
-            hello: OnceCell::new(),
+            hello: Mutex::default(),
             stop,
             session: Some(session),
             server_over,
@@ -221,30 +274,24 @@ impl Door {
         Posted::Answer(answer(id, word, &value))
     }
 
-    /// The greeting of the `initialize` era, made once and answered from memory afterwards.
+    /// The greeting of the `initialize` era, made once and answered from memory afterwards. It is the door's own: a caller that goes away neither cancels
+    /// it nor has it made twice. One that was refused is made again for the next caller.
     async fn introduce(&self, fields: Option<&Fields<'_>>) -> Outcome {
-        let greet = || async {
-            let version = fields
-                .and_then(|fields| fields.get("protocolVersion"))
-                .map_or("\"2025-11-25\"", |version| version.get());
-            // No capability is claimed, so a server asks nothing back.
-            let params = format!(
-                "{{\"protocolVersion\":{version},\"capabilities\":{{}},\"clientInfo\":{{\"name\":\"muster\",\"version\":\"{}\"}}}}",
-                env!("CARGO_PKG_VERSION")
-            );
-            let (_, call) = self.shared.begin("null", None, None);
-            let (word, value) = self.shared.ask(call, "initialize", Some(&params)).await;
-            if word == "error" {
-                return Err((word, value));
+        let mut heard = {
+            let mut hello = lock(&self.hello);
+            let known = hello.as_ref().filter(|hello| !hello.was_refused());
+            match known {
+                Some(hello) => hello.heard.clone(),
+                None => {
+                    let version = fields.and_then(|fields| fields.get("protocolVersion"));
+                    let version = version.map_or("\"2025-11-25\"", |version| version.get());
+                    hello.insert(Greeting::begin(&self.shared, version)).heard.clone()
+                }
             }
-            self.shared
-                .send(&jsonrpc::call(None, "notifications/initialized", None))
-                .await;
-            Ok((word, value))
         };
-        match self.hello.get_or_try_init(greet).await {
-            Ok(hello) => hello.clone(),
-            Err(refused) => refused,
+        match heard.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(outcome)) => outcome.clone(),
+            _ => ended(),
         }
     }
 
@@ -306,13 +353,7 @@ impl Shared {
     async fn ask(&self, mut call: Call, method: &str, params: Option<&str>) -> Outcome {
         self.send(&jsonrpc::call(Some(&call.number.to_string()), method, params))
             .await;
-        (&mut call.answer).await.unwrap_or_else(|_| {
-            let error = format!(
-                "{{\"code\":{},\"message\":\"the call was cancelled, or its session ended\"}}",
-                code::INTERNAL
-            );
-            ("error", error)
-        })
+        (&mut call.answer).await.unwrap_or_else(|_| ended())
     }
 
     /// The request that its caller gave this id. Where several callers use one id, which of them is meant cannot be told.

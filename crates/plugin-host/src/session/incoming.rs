@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::state::{Kind, Up};
-use super::{Inner, Refused, calls, lock, outcome};
+use super::{Inner, Refused, calls, outcome};
 use crate::diagnostic::shown;
 use crate::events::Happening;
 use crate::jsonrpc::{self, Fields, Message, Shape, answer, code, failure, quoted};
@@ -173,7 +173,7 @@ impl Inner {
                 );
             }
         });
-        lock(&self.notes).push(note);
+        self.keep(note);
     }
 
     /// A request of the server's: sampling, elicitation, roots, a ping.

@@ -270,7 +270,8 @@ fn answer(pages: &[String], texts: &[String]) -> String {
     first.with(&[("tools", &tools)])
 }
 
-/// What to remember when `now` is listed: the pins of the approved definition as they are, with what differs from them; or all of it, the first time.
+/// What to remember when `now` is listed: the pins of the approved definition as they are, with what differs from them as it is now; or all of it, the
+/// first time.
 ///
 /// # Errors
 /// A sentence, when that is more than is kept of one server.
@@ -280,6 +281,7 @@ pub(crate) fn pin(known: Option<&Pins>, definition: &str, now: &Now) -> Result<P
             definition: definition.to_owned(),
             tools: now.tools.clone(),
             changed: BTreeSet::new(),
+            newest: BTreeMap::new(),
             too_long: now.too_long.clone(),
         },
         Some(pins) => {
@@ -289,11 +291,18 @@ pub(crate) fn pin(known: Option<&Pins>, definition: &str, now: &Now) -> Result<P
                 if pins.tools.get(name) != Some(pin) {
                     pins.changed.insert(name.clone());
                 }
+                if pins.changed.contains(name) {
+                    pins.newest.insert(name.clone(), pin.clone());
+                }
             }
             for name in &now.too_long {
                 if pins.too_long.len() < MOST_TOO_LONG {
                     pins.too_long.insert(name.clone());
                 }
+            }
+            // No tool is withheld for what is only shown.
+            if !pins.fits() {
+                pins.newest.clear();
             }
             pins
         }
@@ -430,9 +439,15 @@ mod tests {
             assert!(!now.offered["a"].hinted && now.offered["a"].changed, "{other}");
             let later = kept(Some(&pins), "d", &tool(other)).unwrap();
             assert!(later.changed.contains("a"));
+            // Both are kept for who approves it again: as it was, and as it was listed last.
+            assert_eq!(later.tools, pins.tools);
+            let other = kept(None, "d", &tool(other)).unwrap();
+            assert_eq!(later.newest, other.tools);
             // And back again.
-            let back = list(&first, &[], Some(&kept(Some(&later), "d", &first).unwrap()));
-            assert!(!back.offered["a"].hinted && back.offered["a"].changed, "{other}");
+            let again = kept(Some(&later), "d", &first).unwrap();
+            assert_eq!(again.newest, pins.tools);
+            let back = list(&first, &[], Some(&again));
+            assert!(!back.offered["a"].hinted && back.offered["a"].changed);
         }
         let new = r#"{"tools":[{"name":"b","annotations":{"readOnlyHint":true}}]}"#;
         assert!(list(new, &[], Some(&pins)).offered["b"].changed);
@@ -467,6 +482,21 @@ mod tests {
             }
         }
         assert_eq!((pins.changed.len(), refused), (MOST_TOOLS, 20));
+        // What is only shown is let go before a tool is withheld for it.
+        let said = |word: &str| {
+            let tools: Vec<String> = (0..1_600)
+                .map(|n| format!("{{\"name\":\"t{n}\",\"description\":\"{}\"}}", word.repeat(600)))
+                .collect();
+            format!("{{\"tools\":[{}]}}", tools.join(","))
+        };
+        let first = kept(None, "d", &said("é")).unwrap();
+        let (some, all) = (
+            kept(Some(&first), "d", &said("e")),
+            kept(Some(&first), "d", &said("ü")),
+        );
+        assert_eq!(some.unwrap().newest.len(), 1_600);
+        let all = all.unwrap();
+        assert_eq!((all.newest.len(), all.changed.len()), (0, 1_600));
         // Many long names, each of which is short enough, are too much together.
         let long = page(&mut (0..MOST_TOOLS).map(|n| format!("{n:0>9}{}", "\\u0001".repeat(500))));
         assert!(kept(None, "d", &long).is_err());

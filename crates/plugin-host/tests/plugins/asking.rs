@@ -180,6 +180,60 @@ async fn a_session_that_goes_on_after_its_package_changed_still_asks_and_is_answ
 }
 
 #[tokio::test]
+async fn a_ledger_that_somebody_else_holds_holds_up_no_other_request() {
+    let world = World::new();
+    let key = world.installed("p", &[]);
+    let lock = || {
+        let file = fs::File::options()
+            .append(true)
+            .open(world.path("data/plugins/ledger.lock"))
+            .unwrap();
+        file.lock().unwrap();
+        file
+    };
+    let person = Person::new(true);
+    let mut agent = world.agent_with(&key, person.options(&world));
+    // The list is to be noted.
+    let held = lock();
+    agent.initialize().await;
+    let list = agent.start("tools/list", json!({})).await;
+    for _ in 0..20 {
+        assert!(
+            agent
+                .ask("resources/list", json!({}))
+                .await
+                .get("error")
+                .is_some()
+        );
+    }
+    assert!(agent.others.iter().all(|message| message["id"] != list));
+    drop(held);
+    assert!(agent.answer(&list).await["result"]["tools"].is_array());
+    // The copy is not where it was, and whether it only moves is to be looked at.
+    let root = world.host.inspect("p").unwrap().root;
+    let held = lock();
+    fs::rename(&root, world.path("elsewhere")).unwrap();
+    let waits = begins(&mut agent, "write", json!({})).await;
+    for _ in 0..20 {
+        assert!(
+            agent
+                .ask("resources/list", json!({}))
+                .await
+                .get("error")
+                .is_some()
+        );
+    }
+    assert_eq!(person.waiting.lock().unwrap().len(), 0);
+    fs::rename(world.path("elsewhere"), &root).unwrap();
+    drop(held);
+    person.until_asked(1).await;
+    person.says_yes();
+    let answer = agent.answer(&waits).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "called write with {}");
+    agent.close().await;
+}
+
+#[tokio::test]
 async fn a_change_of_its_tools_that_a_server_tells_of_while_a_call_waits_is_looked_at() {
     for looks in [true, false] {
         let world = World::new();

@@ -159,6 +159,39 @@ async fn a_door_tells_when_its_server_is_gone_and_only_a_clear_cancellation_reac
     until(&|| dead.is_over()).await;
 }
 
+#[tokio::test]
+async fn a_caller_that_goes_away_during_the_greeting_has_it_made_no_second_time() {
+    let world = World::new();
+    let key = world.installed("p", &["slow-greeting"]);
+    let notes = world.path("data/plugins/data/p");
+    fs::create_dir_all(&notes).unwrap();
+    let door = Door::open(world.host.ready(&key).unwrap(), world.options());
+    let received = |what: &str| {
+        let text = fs::read_to_string(notes.join("received")).unwrap_or_default();
+        text.matches(&format!("\"{what}\"")).count()
+    };
+    let (one, none) = (json!(1), json!({}));
+    {
+        let mut call = Box::pin(ask(&door, &one, "tools/list", &none));
+        while received("initialize") == 0 {
+            let wait = tokio::time::sleep(Duration::from_millis(10));
+            tokio::select! {
+                answer = &mut call => panic!("it was to be slow: {answer}"),
+                () = wait => {}
+            }
+        }
+    }
+    fs::write(notes.join("go"), "").unwrap();
+    let list = ask(&door, &json!(2), "tools/list", &none).await;
+    assert_eq!(list["result"]["tools"][0]["name"], "get_forecast");
+    let hello = ask(&door, &json!(3), "initialize", &none).await;
+    assert_eq!(hello["result"]["serverInfo"]["name"], "plugin_p_s");
+    door.close().await;
+    assert_eq!(received("initialize"), 1);
+    assert_eq!(received("notifications/initialized"), 1);
+    assert_eq!(received("notifications/cancelled"), 0);
+}
+
 // spec: WIR-007
 #[tokio::test]
 async fn progress_reaches_the_call_that_it_is_about_and_a_line_of_the_log_reaches_one_call() {

@@ -93,6 +93,19 @@ impl Server {
             ("slow", "initialize") => tokio::time::sleep(Duration::from_secs(5)).await,
             ("slow-calls", "tools/call") => tokio::time::sleep(Duration::from_secs(5)).await,
             ("old", "server/discover") => return status("400 Bad Request"),
+            ("forgets", "tools/call") => return status("404 Not Found"),
+            ("forgets-aloud", "tools/call") => {
+                let text =
+                    r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#;
+                return whole("application/json", text, "").replacen("200 OK", "404 Not Found", 1);
+            }
+            ("answers-404", "tools/call") => {
+                let answer = result(
+                    &body["id"],
+                    json!({"content": [{"type": "text", "text": "an answer"}]}),
+                );
+                return whole("application/json", &answer, "").replacen("200 OK", "404 Not Found", 1);
+            }
             ("page", _) => return whole("text/html", "<html>", ""),
             _ => {}
         }
@@ -363,6 +376,45 @@ async fn a_stream_that_is_closed_early_is_taken_up_again_where_it_stood() {
         seen.iter()
             .any(|request| request.headers.get("last-event-id").map(String::as_str) == Some("1"))
     );
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_its_session_is_over_and_who_called_is_told_that_it_did_not_take_the_call() {
+    for how in ["forgets", "forgets-aloud"] {
+        let world = World::new();
+        let server = Server::start(how).await;
+        let mut agent = open(&world, &server).await;
+        agent.initialize().await;
+        agent.names().await;
+        let refused = agent.call("a_b", json!({})).await;
+        assert_eq!(refused["structuredContent"]["error"]["code"], "server_failed");
+        let said = refused["content"][0]["text"].as_str().unwrap();
+        assert!(
+            said.contains("HTTP 404") && said.contains("did not take it"),
+            "{said}"
+        );
+        // What comes of a session that is over, and nothing is sent in it.
+        let later = loop {
+            let later = agent.call("a_b", json!({})).await;
+            if later["structuredContent"]["error"]["code"] == "server_over" {
+                break later;
+            }
+        };
+        assert!(later["content"][0]["text"].as_str().unwrap().contains("HTTP 404"));
+        agent.close().await;
+        assert!(world.happenings().contains(&"exited".to_owned()), "{how}");
+        assert!(!server.methods().contains(&"DELETE".to_owned()), "{how}");
+    }
+    // What answers the very request is its answer, whatever HTTP says beside it.
+    let world = World::new();
+    let server = Server::start("answers-404").await;
+    let mut agent = open(&world, &server).await;
+    agent.initialize().await;
+    for _ in 0..2 {
+        let answer = agent.call("a_b", json!({})).await;
+        assert_eq!(answer["content"][0]["text"], "an answer");
+    }
+    agent.close().await;
 }
 
 #[tokio::test]

@@ -81,7 +81,7 @@ async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logge
         (Verdict::Refused, "refused_by_person", "call deny:person"),
         (Verdict::Expired, "refused_expired", "call deny:expired"),
         (
-            Verdict::NobodyToAsk,
+            Verdict::NobodyToAsk(None),
             "refused_app_closed_strict",
             "call deny:nobody_to_ask",
         ),
@@ -247,6 +247,12 @@ async fn a_tool_that_changes_behind_the_approval_asks_until_it_is_approved_again
     agent.close().await;
     let shown = serde_json::to_string(&world.host.inspect("p").unwrap()).unwrap();
     assert!(shown.contains("tool-definition-changed"));
+    // Whoever approves it again is shown what it was and what it is.
+    let look = world.host.inspect("p").unwrap().capabilities[0].tools.remove(0);
+    assert_eq!(look.says.description.as_deref(), Some("run 0"));
+    let newest = look.newest.unwrap();
+    assert_eq!(newest.says.description.as_deref(), Some("run 1"));
+    assert!(look.changed && !look.added && !newest.as_it_was);
     world.approve("p");
     let mut agent = world.agent_with(&key, options());
     agent.initialize().await;

@@ -49,10 +49,10 @@ impl Approver for Queue {
                     sentence: found.sentence,
                 }),
                 Err(Unanswered::Expired) => Verdict::Expired,
-                Err(Unanswered::NobodyToAsk) => Verdict::NobodyToAsk,
+                Err(Unanswered::NobodyToAsk) => Verdict::NobodyToAsk(None),
                 Err(Unanswered::Saturated) => Verdict::Saturated,
                 Err(Unanswered::TooLarge(bytes)) => Verdict::TooLarge(bytes),
-                Err(Unanswered::Withdrawn) => Verdict::Withdrawn,
+                Err(Unanswered::Withdrawn) => Verdict::Withdrawn(None),
             }
         })
     }
