@@ -22,6 +22,18 @@ pub enum PluginError {
         "{0} was removed and installed from another folder meanwhile, so this update changed nothing; to take in what is there now, run muster plugins update {0} again"
     )]
     Moved(String),
+    /// The folder that an update reads cannot be opened.
+    #[error(
+        "the folder that {plugin} came from cannot be opened ({why}), so nothing was changed: {folder}. Bring it back, or run muster plugins remove {plugin} and install it from where it is now"
+    )]
+    NoFolder {
+        /// The package.
+        plugin: String,
+        /// Its source, escaped.
+        folder: String,
+        /// Why, in the system's words.
+        why: std::io::ErrorKind,
+    },
     /// There is no such package, server or hook.
     #[error("there is no {0}; muster plugins list names what is installed")]
     NotFound(String),
@@ -90,6 +102,7 @@ impl PluginError {
             Self::NameTaken(_) => "name_taken",
             Self::Moved(_) => "changed_meanwhile",
             Self::NotFound(_) => "not_found",
+            Self::NoFolder { .. } => "no_folder",
             Self::HashMismatch { .. } | Self::HashOfMany => "hash_mismatch",
             Self::NotAllowed { .. } => "not_allowed",
             Self::NotRunnable { .. } => "not_runnable",

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use muster_core::{Clock, Fault};
 
 use crate::cache::{Cache, FileChange, InUse, Staged, compare};
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, shown};
 use crate::error::PluginError;
 use crate::events::EventLog;
 use crate::inspect::{Inspection, KnownTool, Listed, known};
@@ -179,8 +179,17 @@ impl Host {
     ///
     /// # Errors
     /// [`PluginError::InvalidUpdate`]: the stored copy stays, and nothing of the package starts until an update without errors.
+    /// [`PluginError::NoFolder`]: there was nothing to read, and nothing was changed.
     pub fn update(&self, plugin: &str) -> Result<(), PluginError> {
         let source = self.installed(&self.book.read()?, plugin)?.source.clone();
+        // A disk that is not mounted says nothing about the package.
+        if let Err(error) = std::fs::read_dir(&source) {
+            return Err(PluginError::NoFolder {
+                plugin: plugin.to_owned(),
+                folder: shown(&source.to_string_lossy()),
+                why: error.kind(),
+            });
+        }
         self.update_from(plugin, &source)
     }
 

@@ -447,3 +447,33 @@ async fn asks_of_an_earlier_version_stay_as_they_were_and_those_whose_callers_ar
     }
     raw.close().await;
 }
+
+#[test]
+fn a_database_knows_its_own_address_whoever_signs_in_there() {
+    on_both(|muster| async move {
+        let db = &muster.app.db;
+        let dir = &muster.dir;
+        if db.engine() == Engine::Sqlite {
+            let own = dir.path().join("muster.db");
+            let (link, other) = (dir.path().join("link.db"), dir.path().join("other.db"));
+            std::os::unix::fs::symlink(&own, &link).unwrap();
+            std::fs::write(&other, "").unwrap();
+            assert!(db.is_file(&own) && db.is_file(&link));
+            assert!(!db.is_file(&other) && !db.is_file(&dir.path().join("none.db")));
+            assert!(!db.is_server("postgres://localhost/muster"));
+            return;
+        }
+        let own: (String,) = sqlx::query_as("SELECT current_database()::text")
+            .fetch_one(&mut PgConnection::connect(&muster.url).await.unwrap())
+            .await
+            .unwrap();
+        let admin = postgres_admin_url();
+        assert!(db.is_server(&muster.url));
+        // The superuser's own database is another one of the same server.
+        assert!(!db.is_server(&admin));
+        let (_, query) = admin.split_once('?').unwrap();
+        assert!(db.is_server(&format!("postgresql://somebody:pw@localhost/{}?{query}", own.0)));
+        assert!(!db.is_server(&format!("postgres://somebody@db.example.test/{}", own.0)));
+        assert!(!db.is_server("no address") && !db.is_file(dir.path()));
+    });
+}

@@ -11,7 +11,7 @@ use muster_app::packages::{Done, Hash};
 use muster_core::Clock;
 use muster_core::text::terminal;
 use muster_plugin_host::events::Wanted;
-use muster_plugin_host::{Act, Dead, Diagnostic, Host, Meant, PluginError, Status, Target};
+use muster_plugin_host::{Act, Dead, Diagnostic, Host, Meant, PluginError, Settings, Status, Target};
 use serde_json::{Value, json};
 
 use super::shown as common;
@@ -189,8 +189,11 @@ fn meant(host: &Host, word: &str, usage: &str) -> Result<Target, Failure> {
     }
 }
 
-/// Rules that say nothing, on standard error: a misspelled name refuses or allows nothing, and no call would ever tell.
+/// Settings that refuse every call, and rules that say nothing, on standard error: a misspelled name refuses or allows nothing, and no call would ever tell.
 fn dead_settings(host: &Host) {
+    if let Err(why) = Settings::read(&host.settings_path()) {
+        output::notice(&terminal(&format!("muster: {why}")));
+    }
     for rule in host.dead_settings().unwrap_or_default() {
         output::notice(&format!("muster: {rule}"));
     }
@@ -222,7 +225,9 @@ async fn decide(config: &Config, host: &Host, review: &Review, act: Act, json: b
     } else {
         shown::statuses(host, target.plugin(), Some(&target))?;
         if matches!(act, Act::Approve) {
-            output::notice("agents have its tools from their next session on: over muster's address, or by muster exec -- PROGRAM");
+            output::notice(
+                "agents have its tools from their next session on: over muster's address, or by muster exec -- PROGRAM",
+            );
         }
         Ok(())
     }
@@ -278,7 +283,7 @@ pub(super) fn health(config: &Config) -> (bool, String) {
         Ok(all) => all,
         Err(error) => return (false, error.to_string()),
     };
-    let mut faults: Vec<String> = muster_plugin_host::Settings::read(&host.settings_path())
+    let mut faults: Vec<String> = Settings::read(&host.settings_path())
         .err()
         .into_iter()
         .collect();

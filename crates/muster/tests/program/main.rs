@@ -10,6 +10,7 @@ mod config;
 mod crash;
 mod databases;
 mod databases_away;
+mod databases_own;
 mod demo;
 mod doctor;
 mod exec;

@@ -95,7 +95,7 @@ fn without_an_owner_the_packages_own_ledger_is_the_record_and_no_database_is_mad
     let said = place.run(&["plugins", "install", &folder.display().to_string()]);
     assert!(!said.err.contains("audit"), "{said:?}");
     let said = place.run(&["plugins", "approve", "tools"]);
-    assert_eq!((said.code(), said.err.as_str()), (0, ""), "{said:?}");
+    assert!(said.code() == 0 && !said.err.contains("audit"), "{said:?}");
     assert!(!place.data().join("muster.db").exists());
     // A database that cannot be reached holds up no decision, and is told.
     let place = place.with("MUSTER_DATABASE_URL", "postgres://127.0.0.1:1/none");
@@ -300,4 +300,67 @@ mod heavy {
         let (said, _) = server.stop();
         assert_eq!(said.code(), 0, "{said:?}");
     }
+}
+
+#[test]
+fn what_a_manifest_is_warned_of_is_told_when_it_is_stored_and_stays_with_the_package() {
+    let place = Place::new();
+    let folder = place.path("tides");
+    std::fs::create_dir_all(folder.join(".claude-plugin")).unwrap();
+    std::fs::write(folder.join("srv.py"), "").unwrap();
+    let manifest = json!({"name": "tides", "version": "1.0.0"});
+    std::fs::write(folder.join(".claude-plugin/plugin.json"), manifest.to_string()).unwrap();
+    // A relative word is looked for in the session's folder, and the older transport is not spoken.
+    let servers = json!({
+        "here": {"command": "python3", "args": ["srv.py"]},
+        "old": {"type": "sse", "url": "https://tides.example.test/sse"},
+    });
+    std::fs::write(
+        folder.join(".mcp.json"),
+        json!({"mcpServers": servers}).to_string(),
+    )
+    .unwrap();
+    let elsewhere = "another file could run than the one that is reviewed";
+    let told = |said: &str| said.contains(elsewhere) && said.contains("(old");
+    let said = place.run(&["plugins", "install", &folder.display().to_string()]);
+    assert!(said.code() == 0 && told(&said.err), "{said:?}");
+    let shown = place.ok(&["plugins", "inspect", "tides"]);
+    assert_eq!(shown.matches(elsewhere).count(), 1, "{shown}");
+    assert!(told(&shown), "{shown}");
+    let found = place.json(&["plugins", "inspect", "tides"]);
+    assert_eq!(found["capabilities"][0]["diagnostics"][0]["code"], "unsafe_path");
+    assert_eq!(found["diagnostics"][0]["entry"], "old");
+    assert_eq!(found["capabilities"][0]["status"], "review_needed");
+    // What an update mends is not said any more.
+    let servers = json!({"here": {"command": "python3", "args": ["${CLAUDE_PLUGIN_ROOT}/srv.py"]}});
+    std::fs::write(
+        folder.join(".mcp.json"),
+        json!({"mcpServers": servers}).to_string(),
+    )
+    .unwrap();
+    let said = place.run(&["plugins", "update", "tides"]);
+    assert!(said.code() == 0 && !said.err.contains("warning"), "{said:?}");
+    assert!(!place.ok(&["plugins", "inspect", "tides"]).contains("warning"));
+}
+
+#[test]
+fn a_stored_copy_that_somebody_changed_is_not_stored_again_in_silence() {
+    let place = Place::new();
+    place.approved("tools", "plain");
+    let root = place.json(&["plugins", "inspect", "tools"])["root"].clone();
+    let file = Path::new(root.as_str().unwrap()).join("mcp/server.py");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::write(&file, "print('other')").unwrap();
+    let found = place.json(&["plugins", "inspect", "tools"]);
+    assert_eq!(found["capabilities"][0]["status"], "blocked");
+    let said = place.run(&["plugins", "update", "tools"]);
+    assert!(
+        said.code() == 0 && said.err.contains("somebody changed it on the disk"),
+        "{said:?}"
+    );
+    let said = place.run(&["plugins", "update", "tools"]);
+    assert!(
+        said.code() == 0 && !said.err.contains("somebody changed it"),
+        "{said:?}"
+    );
 }

@@ -307,6 +307,10 @@ fn a_session_calls_under_rules_and_the_log_tells_how_each_call_was_decided() {
     assert!(!place.data().join("muster.db").exists());
     place.settings(&json!({"permissions": {"alow": []}}));
     assert_eq!(code(&client.call("write", &json!({}))), "refused_error");
+    for look in [&["plugins", "list"][..], &["plugins", "inspect", "tools"]] {
+        let said = place.run(look);
+        assert!(said.err.contains("every call is refused"), "{said:?}");
+    }
     assert_eq!(client.leave(), 0);
     assert_eq!(
         place.decisions(),

@@ -146,6 +146,7 @@ fn not_opened(error: NotOpened) -> Failure {
     match error {
         NotOpened::Stored(error) => refused(error),
         NotOpened::Address(_) | NotOpened::Together(_) => Failure::refused("bad_address", sentence),
+        NotOpened::Own => Failure::refused("own_database", sentence),
         NotOpened::Unseen(error) => failed(&error, &sentence),
         NotOpened::Wide(found) => too_wide(&found, &sentence),
     }

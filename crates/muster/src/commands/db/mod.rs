@@ -11,6 +11,7 @@ use muster_core::Secret;
 use muster_core::engine::Engine;
 use muster_core::ids::OwnerId;
 use muster_core::text::terminal;
+use muster_web::databases::{NotOpened, is_own};
 use serde_json::{Value, json};
 
 use super::{integration, offline, owner, project, shown, warns_of_the_key};
@@ -35,6 +36,12 @@ async fn on(app: &App, command: cli::Db, json: bool) -> Result<(), Failure> {
     match command {
         cli::Db::Add(args) => {
             let added = add(app, args).await?;
+            if !json {
+                output::notice(&format!(
+                    "no agent reaches it before a grant says so: muster policy grant POLICY --layer task db_read db_connection:{} allow",
+                    terminal(&added.name)
+                ));
+            }
             shown::made(json, &added.id.to_string(), || document(&added))
         }
         cli::Db::List { owner: whose } => {
@@ -166,6 +173,13 @@ async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {
     let (url, write_url) = (whole(url)?, write_url.map(whole).transpose()?);
     let url = DbUrl::parse(url).map_err(refused)?;
     let write_url = write_url.map(DbUrl::parse).transpose().map_err(refused)?;
+    if [Some(&url), write_url.as_ref()]
+        .into_iter()
+        .flatten()
+        .any(|url| is_own(app, url))
+    {
+        return Err(Failure::refused("own_database", NotOpened::Own.to_string()));
+    }
     let gateway = look::gateway(&url, write_url.as_ref())?;
     let owner = owner(app, &args.owner).await?;
     let project = project::find(app, owner, &args.project).await?.id;
