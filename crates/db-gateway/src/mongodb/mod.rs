@@ -1,6 +1,8 @@
 //! MongoDB: a command runs when every operator in it reads and the account's role lets it. Never lets a cursor stay open, nor a caller name another database.
 
+mod bounds;
 mod json;
+mod reply;
 mod scope;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,11 +19,13 @@ use tokio::sync::OnceCell;
 
 use crate::address::{Tls, Url};
 use crate::answer::Answer;
-use crate::catalogue::{ColumnInfo, Description, Guarantee, Listed, Object, Rule, Schema, Wide, not_found};
+use crate::catalogue::{ColumnInfo, Description, Guarantee, Listed, Object, Schema, Wide, not_found};
 use crate::classify::{Class, Verdict};
 use crate::error::{Error, Scrub};
 use crate::limits::Limits;
 use crate::net;
+use bounds::{bound, shorten_time};
+use reply::{answer, batch, index, partly, shorten, tidy};
 
 /// What a role that only reads is granted.
 const NARROW: &[&str] = &[
@@ -560,182 +564,4 @@ fn is_builtin(role: &str) -> bool {
         "dbAdminAnyDatabase",
     ]
     .contains(&role)
-}
-
-/// The longest time of a command: the limit of the call, or what the command asks for itself where that is shorter. Zero would be no limit.
-fn shorten_time(command: &mut Document, limits: Limits) {
-    let most = i64::try_from(limits.milliseconds()).unwrap_or(i64::MAX);
-    let asked = command.get("maxTimeMS").and_then(number);
-    let longest = asked
-        .filter(|asked| *asked > 0)
-        .map_or(most, |asked| asked.min(most));
-    command.insert("maxTimeMS", longest);
-}
-
-/// The gateway's own bounds come after the caller's.
-fn bound(command: &mut Document, limits: Limits) {
-    let name = command.keys().next().cloned().unwrap_or_default();
-    let batch = i32::try_from(limits.rows.saturating_add(1)).unwrap_or(i32::MAX);
-    match name.as_str() {
-        "find" => {
-            let asked = command.get("batchSize").and_then(number).unwrap_or(i64::MAX);
-            command.insert("batchSize", asked.min(i64::from(batch)));
-            shorten_time(command, limits);
-        }
-        "aggregate" => {
-            if !command.contains_key("explain") {
-                command.insert("cursor", doc! { "batchSize": batch });
-            }
-            shorten_time(command, limits);
-        }
-        "count" | "distinct" | "explain" | "collStats" | "collstats" | "dbStats" | "dbstats" | "dataSize"
-        | "datasize" | "validate" | "dbHash" | "dbhash" | "listCollections" | "listIndexes" => {
-            shorten_time(command, limits);
-        }
-        _ => {
-            command.remove("maxTimeMS");
-        }
-    }
-}
-
-fn number(value: &Bson) -> Option<i64> {
-    match value {
-        Bson::Int32(number) => Some(i64::from(*number)),
-        Bson::Int64(number) => Some(*number),
-        _ => None,
-    }
-}
-
-fn batch(reply: &Document) -> impl Iterator<Item = &Document> {
-    reply
-        .get_document("cursor")
-        .and_then(|cursor| cursor.get_array("firstBatch"))
-        .into_iter()
-        .flatten()
-        .filter_map(Bson::as_document)
-}
-
-fn index(described: &Document) -> Rule {
-    let unique = described.get_bool("unique").unwrap_or(false);
-    let key = described.get_document("key").cloned().unwrap_or_default();
-    Rule {
-        name: described.get_str("name").unwrap_or_default().to_owned(),
-        kind: if unique { "unique" } else { "index" }.to_owned(),
-        definition: json::write(&Bson::Document(key)),
-    }
-}
-
-/// Cuts the first batch, or another list of the reply, to the limits. Whether anything was left off.
-fn shorten(reply: &mut Document, limits: Limits) -> bool {
-    let mut cut = false;
-    let list = if reply.contains_key("cursor") {
-        reply
-            .get_document_mut("cursor")
-            .and_then(|cursor| cursor.get_array_mut("firstBatch"))
-            .ok()
-    } else {
-        reply.get_array_mut("values").ok()
-    };
-    if let Some(list) = list {
-        let mut bytes = 0_usize;
-        let fitting = list
-            .iter()
-            .take(limits.rows)
-            .take_while(|item| {
-                bytes = bytes.saturating_add(json::write(item).len());
-                bytes <= limits.bytes
-            })
-            .count();
-        cut = fitting < list.len();
-        list.truncate(fitting);
-    }
-    cut
-}
-
-/// What a write that failed at some place did all the same. An insert counts what was stored, an update what was found, a delete what is gone.
-fn partly(reply: &Document, errors: usize) -> String {
-    let done = reply.get("n").and_then(number).unwrap_or(0);
-    let more = match errors {
-        0 | 1 => String::new(),
-        errors => format!(" {} more failed.", errors - 1),
-    };
-    match done {
-        0 => format!(" Nothing else of the command was done.{more}"),
-        done => format!(
-            " This is one part of the command; others were done and stay: the server counts {done}.{more}"
-        ),
-    }
-}
-
-/// Without what the cluster tells its drivers.
-fn tidy(mut reply: Document) -> Document {
-    for key in [
-        "$clusterTime",
-        "operationTime",
-        "electionId",
-        "opTime",
-        "$configTime",
-        "$topologyTime",
-    ] {
-        reply.remove(key);
-    }
-    reply
-}
-
-fn answer(reply: Document, truncated: bool) -> Answer {
-    let text = json::write(&Bson::Document(tidy(reply)));
-    let document = serde_json::from_str(&text).unwrap_or_default();
-    Answer::Document { document, truncated }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn server() -> Server {
-        Server::new(Url::parse("mongodb://127.0.0.1:1/app").unwrap())
-    }
-
-    fn limits() -> Limits {
-        Limits {
-            time: Duration::from_millis(1500),
-            ..Limits::default()
-        }
-    }
-
-    #[test]
-    fn every_write_has_the_time_of_its_call_or_less_of_its_own() {
-        for command in [
-            r#""insert":"a","documents":[{"_id":1}]"#,
-            r#""update":"a","updates":[{"q":{},"u":{"$set":{"a":1}},"multi":true}]"#,
-            r#""delete":"a","deletes":[{"q":{},"limit":0}]"#,
-            r#""findAndModify":"a","query":{},"remove":true"#,
-            r#""findandmodify":"a","query":{},"remove":true"#,
-            r#""bulkWrite":1,"ops":[],"nsInfo":[{"ns":"app.a"}]"#,
-            r#""aggregate":"a","pipeline":[{"$out":"b"}],"cursor":{}"#,
-            r#""createIndexes":"a","indexes":[]"#,
-        ] {
-            for (asked, has) in [
-                ("", 1500),
-                (r#","maxTimeMS":20"#, 20),
-                (r#","maxTimeMS":90000"#, 1500),
-                (r#","maxTimeMS":{"$numberLong":"90000"}"#, 1500),
-                (r#","maxTimeMS":0"#, 1500),
-                (r#","maxTimeMS":-1"#, 1500),
-                (r#","maxTimeMS":1e9"#, 1500),
-            ] {
-                let statement = format!("{{{command}{asked}}}");
-                let bounded = server().writing(&statement, limits()).unwrap();
-                assert_eq!(bounded.get_i64("maxTimeMS").unwrap(), has, "{statement}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_plan_that_runs_its_statement_has_the_time_of_its_call() {
-        let statement =
-            r#"{"explain":{"aggregate":"a","pipeline":[],"cursor":{}},"verbosity":"executionStats"}"#;
-        let bounded = server().planning(statement, limits()).unwrap();
-        assert_eq!(bounded.get_i64("maxTimeMS").unwrap(), 1500);
-    }
 }

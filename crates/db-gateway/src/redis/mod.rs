@@ -194,8 +194,8 @@ impl Server {
         self.run(&cut(statement)?, limits, false).await
     }
 
-    /// A reading command of this crate, which may take as long as the limits say.
-    async fn own(&self, words: &[&str], limits: Limits) -> Result<Cell, Error> {
+    /// A reading command of this crate, which may take as long as the limits say. The reply, and whether a part of it was cut.
+    async fn asked(&self, words: &[&str], limits: Limits) -> Result<(Cell, bool), Error> {
         let limits = Limits {
             rows: 20_000,
             time: limits.time,
@@ -203,9 +203,13 @@ impl Server {
         };
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         match self.run(&words, limits, true).await? {
-            Answer::Reply { reply, .. } => Ok(reply),
-            _ => Ok(Cell::Null),
+            Answer::Reply { reply, truncated } => Ok((reply, truncated)),
+            _ => Ok((Cell::Null, false)),
         }
+    }
+
+    async fn own(&self, words: &[&str], limits: Limits) -> Result<Cell, Error> {
+        self.asked(words, limits).await.map(|(reply, _)| reply)
     }
 
     pub(crate) async fn version(&self) -> Result<String, Error> {
@@ -248,9 +252,9 @@ impl Server {
                 truncated = true;
                 break;
             }
-            let Cell::List(page) = self.own(&["SCAN", &cursor, "COUNT", "500"], limits).await? else {
-                break;
-            };
+            let (reply, cut) = self.asked(&["SCAN", &cursor, "COUNT", "500"], limits).await?;
+            truncated |= cut;
+            let Cell::List(page) = reply else { break };
             let mut page = page.into_iter();
             let (Some(Cell::Text(next)), Some(Cell::List(keys))) = (page.next(), page.next()) else {
                 break;

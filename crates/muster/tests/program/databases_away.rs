@@ -213,7 +213,7 @@ async fn a_wrong_password_is_not_stored_and_a_server_that_hangs_is_without_the_p
     // Neither the account that reads nor the one that writes, and nobody's word makes it: what is there and refuses is not away.
     let reader = server.reader();
     for (words, which) in [
-        (&[&wrong[..]][..], "--url"),
+        (&[wrong.as_str()][..], "--url"),
         (&[&wrong, "--accept-wide-account"], "--url"),
         (&[&reader, "--write-url", &wrong], "--write-url"),
         (
