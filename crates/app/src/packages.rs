@@ -26,6 +26,8 @@ pub enum Hash {
     Definition(String),
     /// The stored copy of a package.
     Copy(String),
+    /// The stored copy that stays where an update found errors; nothing of it starts any more.
+    Invalid(String),
 }
 
 /// Writes the audit rows of what stands in the packages' own ledger already: all of them or none.
@@ -45,6 +47,7 @@ pub async fn record(app: &App, owner: OwnerId, done: Vec<Done>) -> Result<(), Fa
                         data: match one.hash {
                             Hash::Definition(hash) => json!({"definition_hash": hash}),
                             Hash::Copy(digest) => json!({"digest": digest}),
+                            Hash::Invalid(digest) => json!({"digest": digest, "outcome": "invalid"}),
                         },
                     };
                     audit::record(tx, now, event).await?;

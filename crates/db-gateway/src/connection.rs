@@ -386,6 +386,23 @@ impl Connection {
         ]
     }
 
+    /// What [`Connection::check`] finds where the account was just looked at for the first time and may do more than read, which its owner did
+    /// not accept. Nothing else is tried.
+    #[must_use]
+    pub fn unread(&self, found: &Wide) -> Vec<Guarantee> {
+        vec![
+            self.private_way(),
+            Guarantee::held("reachable", "Reached it: it said what the account may do."),
+            Guarantee::broken(
+                "narrow_account",
+                format!(
+                    "Asked the server what the account may do: more than read. {} So nothing is read through it, and nothing else was tried. Remove the connection and add it with an account that only reads (muster db test prints the statements that make one), or take this one with --accept-wide-account.",
+                    found.reasons.join(" ")
+                ),
+            ),
+        ]
+    }
+
     /// Tries on the live connection what the gateway promises, and leaves nothing behind. For the owner.
     pub async fn check(&self) -> Vec<Guarantee> {
         let mut found = vec![self.private_way()];

@@ -1,8 +1,10 @@
 //! A stored database connection as the gateway opens it, for agents' tools, pages and the command line alike. Never shows an address.
 
 use muster_app::App;
+use muster_app::accounts::AgentCaller;
 use muster_app::databases::{self, DatabaseError};
 use muster_app::settings;
+use muster_app::tasks::By;
 use muster_core::Fault;
 use muster_core::ids::{ConnectionId, OwnerId};
 use muster_db_gateway::{Connection, Error, Guarantee, InvalidUrl, Limits, Url, Wide};
@@ -31,29 +33,46 @@ pub enum NotOpened {
     Wide(Wide),
 }
 
-/// An owner's connection, ready to be used. Its account is looked at before its first use, where that could not be done when it was added;
+/// An owner's connection, ready to be used by the owner. Its account is looked at before its first use, where that could not be done when it was added;
 /// otherwise no server is reached yet.
 ///
 /// # Errors
 /// [`NotOpened`].
 pub async fn open(app: &App, owner: OwnerId, id: ConnectionId) -> Result<Connection, NotOpened> {
+    open_by(app, owner, By::Owner, id).await
+}
+
+/// The same for an agent of the owner's. That a policy lets it is decided before.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) async fn open_for(
+    app: &App,
+    caller: &AgentCaller,
+    id: ConnectionId,
+) -> Result<Connection, NotOpened> {
+    open_by(app, caller.owner, By::Agent(caller.token), id).await
+}
+
+async fn open_by(app: &App, owner: OwnerId, by: By, id: ConnectionId) -> Result<Connection, NotOpened> {
     let (connection, looked) = put_together(app, owner, id).await?;
     if !looked {
-        look(app, owner, id, &connection).await?;
+        look(app, owner, by, id, &connection).await?;
     }
     Ok(connection)
 }
 
-/// Tries on the live connection what is promised. One that was never looked at is looked at first, and where it is not reached that is
-/// what comes of it.
+/// Tries on the live connection what is promised. One that was never looked at is looked at first; where it is not reached, or its account may
+/// do more than read, that is what comes of it, and nothing else is tried.
 ///
 /// # Errors
-/// [`NotOpened`], but never for a server that is not reached.
+/// [`NotOpened`], but never for a server that is not reached nor for a wide account.
 pub async fn check(app: &App, owner: OwnerId, id: ConnectionId) -> Result<Vec<Guarantee>, NotOpened> {
     let (connection, looked) = put_together(app, owner, id).await?;
     if !looked {
-        match look(app, owner, id, &connection).await {
+        match look(app, owner, By::Owner, id, &connection).await {
             Err(NotOpened::Unseen(error)) => return Ok(connection.unreached(&error)),
+            Err(NotOpened::Wide(found)) => return Ok(connection.unread(&found)),
             other => other?,
         }
     }
@@ -61,12 +80,18 @@ pub async fn check(app: &App, owner: OwnerId, id: ConnectionId) -> Result<Vec<Gu
 }
 
 /// Two that look at once both find the same.
-async fn look(app: &App, owner: OwnerId, id: ConnectionId, connection: &Connection) -> Result<(), NotOpened> {
+async fn look(
+    app: &App,
+    owner: OwnerId,
+    by: By,
+    id: ConnectionId,
+    connection: &Connection,
+) -> Result<(), NotOpened> {
     let found = connection.wide().await.map_err(NotOpened::Unseen)?;
     if found.wide {
         return Err(NotOpened::Wide(found));
     }
-    Ok(databases::looked(app, owner, id).await?)
+    Ok(databases::looked(app, owner, by, id).await?)
 }
 
 /// The connection, and whether its account was looked at. No server is reached.

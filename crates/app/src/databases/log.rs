@@ -6,13 +6,13 @@ use muster_core::Fault;
 use muster_core::clock::Time;
 use muster_core::ids::{ConnectionId, OwnerId};
 use muster_policy::{Action, Decision, Needs, Pair, Permit, Resource, ScopeKind, Standing, Target};
-use muster_store::Tx;
+use muster_store::{Stored, Tx};
 use serde_json::{Value, json};
 
 use super::ops::{event, of};
 use super::{DatabaseError, sql};
 use crate::App;
-use crate::audit::{self, Entry, Filter};
+use crate::audit;
 
 /// What an owner looks at, or runs, on a connection of theirs.
 #[derive(Debug, Clone)]
@@ -199,9 +199,6 @@ impl LastCheck {
     }
 }
 
-/// How many rows of a kind are looked through for those of one connection.
-const LOOKED_THROUGH: i64 = 500;
-
 /// The last self-test of each of the owner's connections that had one.
 ///
 /// # Errors
@@ -224,14 +221,6 @@ pub async fn last_checks(app: &App, owner: OwnerId) -> Result<HashMap<Connection
     Ok(rows.into_iter().filter_map(read).collect())
 }
 
-fn of_event(name: &str) -> Filter {
-    Filter {
-        event: name.to_owned(),
-        limit: LOOKED_THROUGH,
-        ..Filter::default()
-    }
-}
-
 /// A statement that was sent to a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
@@ -243,22 +232,27 @@ pub struct Ran {
     pub by: String,
     /// What became of the call, as the log words it.
     pub outcome: String,
-    /// The statement, or the name of what was looked at, as the log holds it; empty where neither was given. Outside text.
+    /// The statement, or the name of what was looked at, as the log holds it, at most 2,000 characters; empty where neither was given. Outside text.
     pub statement: String,
+    /// Whether the log holds more of it.
+    pub cut: bool,
 }
 
-/// The tools that reach a database.
-const TOOLS: [&str; 7] = [
-    "muster_db_query",
-    "muster_db_execute",
-    "muster_db_explain",
-    "muster_db_schemas",
-    "muster_db_objects",
-    "muster_db_describe",
-    "muster_db_preview",
-];
+/// Most characters of a statement; the audit log has the rest.
+const STATEMENT: usize = 2_000;
+/// What stands before a row's statement.
+const STATEMENT_FIELD: &str = "\"statement\":\"";
 
-/// What was last sent to a connection, newest first, at most `most`: out of the newest 500 calls of each tool, and of the owner's own.
+/// A row as far as it is read: its facts from their beginning on, enough of them for [`STATEMENT`] characters however these are spelled.
+#[derive(sqlx::FromRow)]
+struct Row {
+    at: i64,
+    tool: Option<Stored>,
+    outcome: Option<Stored>,
+    facts: Stored,
+}
+
+/// What was last sent to a connection, newest first, at most `most`.
 ///
 /// # Errors
 /// A fault.
@@ -266,46 +260,102 @@ pub async fn last_statements(
     app: &App,
     owner: OwnerId,
     connection: ConnectionId,
-    most: usize,
+    most: u32,
 ) -> Result<Vec<Ran>, Fault> {
-    let mut rows = audit::list(&app.db, owner, of_event("db.shell")).await?;
-    for tool in TOOLS {
-        let filter = Filter {
-            tool: tool.to_owned(),
-            limit: LOOKED_THROUGH,
-            ..Filter::default()
-        };
-        rows.extend(audit::list(&app.db, owner, filter).await?);
-    }
-    rows.sort_by_key(|row| std::cmp::Reverse(row.id));
     let subject = audit::Subject::Connection(connection).to_string();
-    let found = rows.into_iter().filter(|row| names(row, &subject, connection));
-    Ok(found.map(ran).take(most).collect())
-}
-
-/// Whether a row is about the connection: by its subject, or by the resource of one of its pairs.
-fn names(row: &Entry, subject: &str, connection: ConnectionId) -> bool {
-    let pairs = row.data.get("pairs").and_then(Value::as_array);
-    let id = connection.to_string();
-    row.subject == subject
-        || pairs.into_iter().flatten().any(|pair| {
-            let of = |field| pair.pointer(field).and_then(Value::as_str);
-            of("/resource/kind") == Some(ScopeKind::DbConnection.as_str()) && of("/resource/id") == Some(&id)
+    // A resource's id and kind follow one another in either order. No text that is stored as a value can hold them so: its quotes are escaped.
+    let kind = format!("\"kind\":\"{}\"", ScopeKind::DbConnection.as_str());
+    let id = format!("\"id\":\"{connection}\"");
+    let named = (format!("{kind},{id}"), format!("{id},{kind}"));
+    let rows: Vec<Row> = app
+        .db
+        .read(owner, move |tx| {
+            Box::pin(async move {
+                tx.all(&sql::STATEMENTS_OF, (subject, named.0, named.1, i64::from(most)))
+                    .await
+            })
         })
+        .await?;
+    Ok(rows.iter().map(ran).collect())
 }
 
-fn ran(row: Entry) -> Ran {
-    let text = |place: &str| row.data.pointer(place).and_then(Value::as_str).map(str::to_owned);
+fn ran(row: &Row) -> Ran {
+    let (facts, statement) = read(row.facts.text().unwrap_or_default());
+    let text = |place: &str| facts.pointer(place).and_then(Value::as_str).map(str::to_owned);
+    let word = |stored: &Option<Stored>| {
+        let stored = stored.as_ref()?;
+        Some(stored.text().unwrap_or(audit::UNREADABLE).to_owned())
+    };
     let about = || text("/object").or_else(|| text("/schema"));
+    let (statement, cut) = statement.unwrap_or_else(|| (about().unwrap_or_default(), false));
+    let shown: String = statement.chars().take(STATEMENT).collect();
     Ran {
-        statement: text("/statement").or_else(about).unwrap_or_default(),
+        at: Time::from_micros(row.at),
         agent: text("/agent/label"),
-        outcome: row
-            .outcome
-            .clone()
+        outcome: word(&row.outcome)
             .or_else(|| text("/outcome"))
             .unwrap_or_default(),
-        by: row.tool.clone().or_else(|| text("/act")).unwrap_or_default(),
-        at: row.at,
+        by: word(&row.tool).or_else(|| text("/act")).unwrap_or_default(),
+        cut: cut || shown.len() < statement.len(),
+        statement: shown,
+    }
+}
+
+/// The facts before a row's statement, and the statement with whether it goes on where `facts` ends. A row without one is short enough to be
+/// read whole; what cannot be read is left out.
+fn read(facts: &str) -> (Value, Option<(String, bool)>) {
+    let object = |text: &str| serde_json::from_str(text).unwrap_or_default();
+    let Some((before, rest)) = facts.split_once(STATEMENT_FIELD) else {
+        return (object(facts), None);
+    };
+    let before = object(&format!("{}}}", before.trim_end_matches(',')));
+    let mut escaped = false;
+    let end = rest.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    let mut spelled = end.and_then(|end| rest.get(..end)).unwrap_or(rest);
+    loop {
+        if let Ok(statement) = serde_json::from_str(&format!("\"{spelled}\"")) {
+            return (before, Some((statement, end.is_none())));
+        }
+        // The end of what was read may lie inside a character's spelling.
+        let mut shorter = spelled.chars();
+        if shorter.next_back().is_none() {
+            return (before, None);
+        }
+        spelled = shorter.as_str();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_read_from_the_beginning_of_its_row_wherever_that_ends() {
+        let statement = "\\ \" \u{1} \u{e9} \u{1f408} \n\\";
+        let whole = format!(
+            r#"{{"agent":{{"label":"a \"statement\":\" b"}},"statement":{},"statement_cut":{{"bytes":9}}}}"#,
+            json!(statement)
+        );
+        let end = whole.find(r#","statement_cut""#).unwrap();
+        let begin = whole.rfind(STATEMENT_FIELD).unwrap() + STATEMENT_FIELD.len();
+        for (at, _) in whole.char_indices().skip_while(|(at, _)| *at < begin) {
+            let (before, found) = read(whole.get(..at).unwrap());
+            assert_eq!(
+                before,
+                json!({"agent": {"label": "a \"statement\":\" b"}}),
+                "{at}"
+            );
+            let (found, goes_on) = found.unwrap();
+            assert!(statement.starts_with(&found), "{at} {found}");
+            assert_eq!((goes_on, found == statement), (at < end, at + 1 >= end), "{at}");
+        }
+        assert_eq!(read(r#"{"object":"cats"}"#), (json!({"object": "cats"}), None));
+        for broken in ["", "no JSON", r#"{"object":"#] {
+            assert_eq!(read(broken), (Value::Null, None));
+        }
     }
 }

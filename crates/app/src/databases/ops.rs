@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{DatabaseError, DbUrl, sql};
 use crate::audit::{self, Event, Subject};
 use crate::named::{Named, Word, is_taken};
+use crate::tasks::By;
 use crate::{App, RESOURCES, seal};
 
 /// A live database connection, without its addresses.
@@ -204,18 +205,27 @@ pub async fn url(app: &App, owner: OwnerId, connection: ConnectionId) -> Result<
     })
 }
 
-/// Remembers that the account of a connection was looked at and may only read. To do it twice changes nothing.
+/// Remembers that the account of a connection was looked at, by whose use, and may only read. To do it twice changes nothing.
 ///
 /// # Errors
 /// A fault.
-pub async fn looked(app: &App, owner: OwnerId, connection: ConnectionId) -> Result<(), DatabaseError> {
+pub async fn looked(
+    app: &App,
+    owner: OwnerId,
+    by: By,
+    connection: ConnectionId,
+) -> Result<(), DatabaseError> {
     let now = app.clock.now();
     app.db
         .write(owner, move |tx| {
             Box::pin(async move {
                 if tx.run(&sql::LOOKED, (connection, now)).await? == 1 {
                     let data = json!({"name": of(tx, connection).await?.name, "wide": false});
-                    audit::record(tx, now, event("db.look", connection, data)).await?;
+                    let event = Event {
+                        actor: by.to_string(),
+                        ..event("db.look", connection, data)
+                    };
+                    audit::record(tx, now, event).await?;
                 }
                 Ok(())
             })

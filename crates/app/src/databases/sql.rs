@@ -50,8 +50,26 @@ pub(super) static REMOVE: Sql = owned(
     "databases.remove",
     "UPDATE db_connections SET removed_at = $3, url = '', write_url = NULL WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
 );
+/// What was sent to one connection: by an agent's call, which names it among its pairs, or by the owner. Of a row's facts as much as 2,000
+/// characters of a statement take, six letters each at most. What a text holds is gone when it is replaced: both engines search for it alike.
+pub(super) static STATEMENTS_OF: Sql = owned(
+    "databases.statements",
+    "SELECT at, tool, outcome, substr(data, 1, 20000) AS facts FROM audit WHERE owner_id = $1 AND ((event = 'db.shell' AND subject = $2) OR (event = 'call' \
+     AND tool IN ('muster_db_query', 'muster_db_execute', 'muster_db_explain', 'muster_db_schemas', 'muster_db_objects', 'muster_db_describe', 'muster_db_preview') \
+     AND (replace(substr(data, 1, 20000), $3, '') <> substr(data, 1, 20000) OR replace(substr(data, 1, 20000), $4, '') <> substr(data, 1, 20000)))) ORDER BY id DESC LIMIT $5",
+);
 
 /// All of them.
 pub static STATEMENTS: &[&Sql] = &[
-    &INSERT, &SET_URLS, &LIST, &FIND, &URLS, &LOOKED, &CHECKED, &CHECKS, &RENAME, &REMOVE,
+    &INSERT,
+    &SET_URLS,
+    &LIST,
+    &FIND,
+    &URLS,
+    &LOOKED,
+    &CHECKED,
+    &CHECKS,
+    &RENAME,
+    &REMOVE,
+    &STATEMENTS_OF,
 ];

@@ -346,3 +346,70 @@ fn layers_whose_policy_is_gone_are_told_with_what_points_at_it() {
         assert_eq!(desk.read("staging").await, "refused_error", "what it means");
     });
 }
+
+#[test]
+fn a_connections_last_statements_are_its_own_however_busy_another_is_and_none_is_read_whole() {
+    on_desks(|desk| async move {
+        let (app, owner) = (desk.app(), desk.owner());
+        desk.grant(TASK, "db_read", "any", "allow").await;
+        desk.grant(TASK, "db_write", "any", "allow").await;
+        let staging = databases::find(app, owner, "staging").await.unwrap().id;
+        let prod = databases::find(app, owner, "prod").await.unwrap().id;
+        let look = |statement: &str| databases::Look {
+            act: "query",
+            statement: Some(statement.to_owned()),
+            of: None,
+            writes: false,
+        };
+        let last = async || databases::last_statements(app, owner, staging, 30).await.unwrap();
+        assert!(last().await.is_empty());
+
+        let most = "\u{1}".repeat(2_000);
+        for statement in ["SELECT '\"'", &most, &"\u{1f408}".repeat(40_000)] {
+            desk.outcome(desk.query("staging", statement).await).await;
+        }
+        let _ = databases::by_owner(app, owner, staging, look("SELECT 'own'"))
+            .await
+            .unwrap();
+        // One that only speaks of the connection, as a row about it would.
+        let posing = format!(r#""kind":"db_connection","id":"{staging}" db_connection:{staging}"#);
+        desk.outcome(desk.query("prod", &posing).await).await;
+        desk.outcome(desk.writes("prod", &posing).await).await;
+        for _ in 0..510 {
+            let _ = databases::by_owner(app, owner, prod, look(&posing))
+                .await
+                .unwrap();
+        }
+
+        let found = last().await;
+        let shown: Vec<(&str, &str, bool)> = found
+            .iter()
+            .map(|ran| (ran.by.as_str(), ran.statement.as_str(), ran.cut))
+            .collect();
+        let cats = "\u{1f408}".repeat(2_000);
+        assert_eq!(
+            shown,
+            [
+                ("query", "SELECT 'own'", false),
+                ("muster_db_query", cats.as_str(), true),
+                ("muster_db_query", most.as_str(), false),
+                ("muster_db_query", "SELECT '\"'", false),
+            ]
+        );
+        assert_eq!(
+            (
+                found[0].agent.as_deref(),
+                found[1].agent.as_deref(),
+                found[1].outcome.as_str()
+            ),
+            (None, Some("worker"), "allowed")
+        );
+        assert_eq!(
+            databases::last_statements(app, owner, prod, 3)
+                .await
+                .unwrap()
+                .len(),
+            3
+        );
+    });
+}

@@ -116,7 +116,7 @@ fn a_statement_of_one_owner_binds_every_table_it_touches_to_that_owner() {
 #[test]
 fn statements_use_only_what_both_engines_mean_alike() {
     // Letters fold differently, the clock is a parameter, collations are the schema's, and Postgres takes writing CTEs alone.
-    const WORDS: [&str; 15] = [
+    const WORDS: [&str; 14] = [
         "LIKE",
         "ILIKE",
         "GLOB",
@@ -131,7 +131,6 @@ fn statements_use_only_what_both_engines_mean_alike() {
         "CURRENT_TIME",
         "LOWER",
         "UPPER",
-        "REPLACE",
     ];
     const CALLS: [&str; 9] = [
         "NOW",
@@ -158,6 +157,10 @@ fn statements_use_only_what_both_engines_mean_alike() {
                 .filter(|sign| plain.contains(**sign))
                 .map(|sign| format!("uses {sign}")),
         );
+        // The function of that name means the same on both; the statement is SQLite's own.
+        if plain.to_ascii_uppercase().contains("REPLACE INTO") {
+            found.push("uses REPLACE INTO".to_owned());
+        }
         if plain.contains("SELECT *") || plain.contains("RETURNING *") {
             found.push("uses *, so a new column changes its answer".to_owned());
         }

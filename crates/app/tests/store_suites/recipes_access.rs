@@ -158,6 +158,10 @@ pub(crate) fn seeds(s: &Seeded) -> Vec<String> {
             "INSERT INTO audit (id, owner_id, at, actor, event, subject, data, agent, task, tool, outcome, hash) VALUES ({}, {o}, {t}, '{n}-actor', 'call', '{n}-subject', '{n}-data', '{n}-agent', '{n}-task', '{n}-tool', '{n}-outcome', '{n}-hash')",
             a.others
         ),
+        format!(
+            "INSERT INTO audit (id, owner_id, at, actor, event, subject, data) VALUES ({}, {o}, {t}, '{n}-actor', 'db.shell', '{n}-connection', '{n}-data')",
+            a.connection
+        ),
     ]
 }
 
@@ -291,6 +295,10 @@ fn databases(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
         "looked" => (Nothing, args![id, LATE]),
         "checked" => (Nothing, args![id, LATE, "{}"]),
         "checks" => (Nothing, args![]),
+        "statements" => (
+            Nothing,
+            args![format!("{}-connection", s.name), "%", "%", 500_i64],
+        ),
         "rename" => (Nothing, args![id, "taken-over"]),
         "remove" => (Nothing, args![id, LATE]),
         _ => return None,

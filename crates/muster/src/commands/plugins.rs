@@ -26,7 +26,7 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
         Plugins::Install { dir } => {
             config.make_data_dir()?;
             let id = host.install(&dir).map_err(refused)?;
-            noted::note(&config, whole(&host, "package.install", &id)).await;
+            noted::note(&config, whole(&host, "package.install", &id, Hash::Copy)).await;
             if json {
                 document(&host, &id)
             } else {
@@ -50,9 +50,14 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
         }
         Plugins::Update { plugin } => {
             let updated = host.update(&plugin);
-            // One that found errors takes away what may start: it is as much of a change.
-            if matches!(updated, Ok(()) | Err(PluginError::InvalidUpdate(_))) {
-                noted::note(&config, whole(&host, "package.update", &plugin)).await;
+            // One that found errors takes away what may start: it is as much of a change, and another one.
+            let stored: Option<fn(String) -> Hash> = match &updated {
+                Ok(()) => Some(Hash::Copy),
+                Err(PluginError::InvalidUpdate(_)) => Some(Hash::Invalid),
+                Err(_) => None,
+            };
+            if let Some(stored) = stored {
+                noted::note(&config, whole(&host, "package.update", &plugin, stored)).await;
             }
             updated.map_err(refused)?;
             if json {
@@ -64,7 +69,7 @@ pub(super) async fn run(config: Config, command: Plugins, json: bool) -> Result<
         }
         Plugins::Remove { plugin } => {
             let gone = host.inspect(&plugin).map_err(refused)?;
-            let row = whole(&host, "package.remove", &plugin);
+            let row = whole(&host, "package.remove", &plugin, Hash::Copy);
             host.remove(&plugin).map_err(refused)?;
             noted::note(&config, row).await;
             common::changed(json, || serde_json::to_value(&gone).unwrap_or(Value::Null))
@@ -153,13 +158,13 @@ fn list(host: &Host, json: bool) -> Result<(), Failure> {
     )
 }
 
-/// The audit row of an act on a whole package, with the copy that is stored now.
-fn whole(host: &Host, event: &'static str, plugin: &str) -> Vec<Done> {
+/// The audit row of an act on a whole package, with the copy that is stored now and what it is by now.
+fn whole(host: &Host, event: &'static str, plugin: &str, stored: impl FnOnce(String) -> Hash) -> Vec<Done> {
     let digest = host.inspect(plugin).map(|found| found.digest);
     vec![Done {
         event,
         what: plugin.to_owned(),
-        hash: Hash::Copy(digest.unwrap_or_default()),
+        hash: stored(digest.unwrap_or_default()),
     }]
 }
 

@@ -657,6 +657,22 @@ fn a_file_has_no_accounts_and_is_taken_before_it_is_there() {
     assert_eq!(gone["error"]["code"], "not_found");
 }
 
+#[test]
+fn a_refused_write_is_told_once_how_to_write_and_one_that_is_only_explained_is_not() {
+    let place = place();
+    // The gate needs no server.
+    let away = "postgres://reader@127.0.0.1:1/app";
+    add(&place, "away", away, &["--accept-wide-account"]).ok();
+    let hints = |script: &str| {
+        let said = place.run_with(&["db", "shell", "away"], script);
+        assert_eq!(said.code(), 1, "{said:?}");
+        assert!(said.err.contains("Refused by the gate"), "{said:?}");
+        said.err.matches("--write").count()
+    };
+    assert_eq!(hints("UPDATE t SET v = 'w';\n"), 1);
+    assert_eq!(hints("\\explain EXPLAIN ANALYZE UPDATE t SET v = 'w'\n"), 0);
+}
+
 // spec: DBA-013
 #[test]
 fn a_json_value_is_printed_digit_by_digit_by_the_shell_and_to_an_agent() {

@@ -48,9 +48,11 @@ fn shows_no_secret(said: &Said) {
     );
 }
 
-/// Whether the words that a person reads say that nobody looked yet.
+/// Whether the words that a person reads say that nobody looked yet; a program is told the same.
 fn is_unlooked(place: &Place, name: &str) -> bool {
-    place.ok(&["db", "show", name]).contains("not looked at yet")
+    let unlooked = place.ok(&["db", "show", name]).contains("not looked at yet");
+    assert_eq!(place.json(&["db", "show", name])["looked"], json!(!unlooked));
+    unlooked
 }
 
 /// What was added where nobody is there: stored, its owner told, and not taken for wide.
@@ -301,7 +303,7 @@ mod heavy {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn an_account_is_looked_at_before_its_first_use_and_never_again() {
+    async fn an_account_is_looked_at_before_its_first_use_and_never_again_and_the_log_names_who_caused_it() {
         let Some(server) = Postgres::start().await else {
             return;
         };
@@ -323,7 +325,13 @@ mod heavy {
         arrives(&place, &url);
         assert_eq!(ask()["structuredContent"]["rows"], json!([["a"]]));
         assert!(!is_unlooked(&place, "asked"));
+        let by = |place: &Place| {
+            let looks = place.json(&["audit", "list", "--event", "db.look"]);
+            looks.as_array().unwrap().last().unwrap()["actor"].clone()
+        };
+        assert_eq!(by(&place), "agent:1");
         assert_eq!(place.json(&["db", "test", "tested"])["ok"], json!(true));
+        assert_eq!(by(&place), "owner");
         assert!(!is_unlooked(&place, "tested"));
         assert_eq!(place.json(&["db", "check", "checked"])["ok"], json!(true));
         assert!(!is_unlooked(&place, "checked"));
@@ -380,7 +388,6 @@ mod heavy {
         );
         for words in [
             &["db", "test", "narrow", "--json"][..],
-            &["db", "check", "narrow", "--json"],
             &["db", "shell", "narrow", "--json"],
         ] {
             let said = place.run_with(words, "SELECT v FROM t;\n");
@@ -397,6 +404,26 @@ mod heavy {
             let statements = error["statements"].as_array().unwrap();
             assert!(!statements.is_empty() && said.err.contains(statements[0].as_str().unwrap()));
         }
+        // The self-test prints its own object, and is kept like every other.
+        let said = place.run(&["db", "check", "narrow", "--json"]);
+        let found = document(&said);
+        assert_eq!((said.code(), &found["ok"]), (1, &json!(false)), "{said:?}");
+        let told: Vec<(&Value, &Value)> = found["guarantees"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| (&one["id"], &one["ok"]))
+            .collect();
+        assert_eq!(
+            json!(told),
+            json!([
+                ["private_way", true],
+                ["reachable", true],
+                ["narrow_account", false]
+            ])
+        );
+        let shown = place.ok(&["db", "show", "narrow"]);
+        assert!(shown.contains("failed: narrow_account"), "{shown}");
         assert!(is_unlooked(&place, "narrow") && looks(&place) == 0);
         assert_eq!(place.json(&["db", "show", "narrow"])["wide"], json!(false));
         // Its owner takes it, under another id, and then it is read.

@@ -20,7 +20,7 @@ fn rows(place: &Place) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_the_command_line_does_about_packages_stands_in_the_audit_of_the_first_account() {
+fn what_the_command_line_does_about_packages_and_what_came_of_it_stands_in_the_audit_of_the_first_account() {
     let place = Place::new();
     place.add_owner("ada");
     place.add_owner("bob");
@@ -67,6 +67,12 @@ fn what_the_command_line_does_about_packages_stands_in_the_audit_of_the_first_ac
             "package.remove"
         ]
     );
+    let outcomes: Vec<&Value> = all
+        .iter()
+        .filter(|row| row["event"] == "package.update")
+        .map(|row| &row["data"]["outcome"])
+        .collect();
+    assert_eq!(json!(outcomes), json!([null, "invalid"]));
     let approve = all.iter().find(|row| row["event"] == "package.approve").unwrap();
     let text = approve.to_string();
     assert!(

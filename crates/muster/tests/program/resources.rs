@@ -449,7 +449,7 @@ fn secrets_are_read_from_standard_input_and_shown_nowhere() {
     let staging = json!({
         "id": "1", "name": "staging", "engine": "postgres",
         "project": {"kind": "project", "id": "1", "name": "engine"},
-        "wide": true, "has_write_account": true,
+        "wide": true, "looked": true, "has_write_account": true,
     });
     assert_eq!(serde_json::from_str::<Value>(&said[1].out).unwrap(), staging);
     for words in [

@@ -161,22 +161,32 @@ pub(super) async fn decide(
         return Ok(confirm::first(&own));
     }
     let (app, host, owner) = (web.app.clone(), web.packages.host().clone(), caller.owner);
-    whole(&web.app, async move {
-        let row = Done {
+    let noted = whole(&web.app, async move {
+        let decided = blocking(move || host.decide(&target, act, Some(&form.hash))).await??;
+        let rows = decided.into_iter().map(|one| Done {
             event,
-            what: form.about,
-            hash: Hash::Definition(form.hash.clone()),
-        };
-        blocking(move || host.decide(&target, act, Some(&form.hash))).await??;
-        record(&app, owner, vec![row]).await?;
-        Ok::<_, PluginError>(())
+            what: one.id.to_string(),
+            hash: Hash::Definition(one.hash),
+        });
+        // By now it is decided, whatever becomes of the row.
+        Ok::<_, PluginError>(record(&app, owner, rows.collect()).await)
     })
     .await
     .map_err(|fault| refuse::fault(&fault))?
     .map_err(|error| refused(&error, Some(&own)))?;
-    flash.put(caller.session, Place::Packages, Shown::Note(note));
+    let shown = match noted {
+        Ok(()) => Shown::Note(note),
+        Err(fault) => {
+            tracing::error!(error = %fault.chain(), "a decision about a package stands in the packages' own ledger and has no row in the audit");
+            Shown::Warning(UNNOTED)
+        }
+    };
+    flash.put(caller.session, Place::Packages, shown);
     Ok(see_other(&own))
 }
+
+/// What is said where a decision was stored and its audit row could not be.
+const UNNOTED: &str = "It is done and stands in the packages’ own ledger, but the audit has no row of it: muster could not write to its database just now. The reason is in muster’s log.";
 
 /// What the form asks for, the name of its audit row, and what is said when it was done.
 fn read(id: &str, form: &Form) -> Option<(Target, Act, &'static str, &'static str)> {

@@ -578,7 +578,7 @@ fn every_statement_of_an_agents_is_in_the_log_as_it_was_sent() {
 }
 
 #[test]
-fn an_account_that_turns_out_to_be_wide_is_read_through_no_tool_and_its_page_says_what_to_do() {
+fn an_account_that_turns_out_to_be_wide_is_read_through_no_tool_and_its_self_test_fails_and_is_kept() {
     if engines().len() < 2 {
         return;
     }
@@ -596,13 +596,17 @@ fn an_account_that_turns_out_to_be_wide_is_read_through_no_tool_and_its_page_say
         let tried = doors
             .send(Ask::form(&address, &[("act", "check")]).cookie(&cookie))
             .await;
-        assert_eq!(tried.status, 409);
-        let words = tried.text();
-        assert!(
-            words.contains("may do more than read") && words.contains("--accept-wide-account"),
-            "{words}"
-        );
-        assert!(doors.page(&cookie, &address).await.contains("Not tried yet"));
+        assert_eq!((tried.status, tried.location()), (303, address.as_str()));
+        let page = doors.page(&cookie, &address).await;
+        for words in [
+            "Something that was tried does not hold",
+            "narrow_account",
+            "may do: more than read",
+            "--accept-wide-account",
+            "Not looked at yet",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
     });
 }
 
@@ -671,7 +675,7 @@ fn a_connections_page_says_what_holds_who_may_reach_it_and_what_was_run() {
         let address = format!("/databases/{staging}");
         let page = doors.page(&cookie, &address).await;
         assert!(
-            page.contains("Not tried yet") && page.contains("None among the newest"),
+            page.contains("Not tried yet") && page.contains("None yet."),
             "{page}"
         );
         assert!(page.contains(&format!("href=\"/policies/{policy}\"")), "{page}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use muster_app::audit::{self, Filter};
 use muster_plugin_host::{Act, Status};
+use muster_store::Engine;
 use serde_json::json;
 
 use super::kit::{Answer, Ask, add_owner, doors};
@@ -126,6 +127,62 @@ fn a_decision_on_the_page_holds_for_the_definition_that_the_page_showed() {
             let answer = packaged.doors.send(Ask::get(missing).cookie(&cookie)).await;
             assert_eq!(answer.status, 404, "{missing}");
         }
+    });
+}
+
+#[test]
+fn a_decision_is_logged_under_the_name_of_what_it_was_about_and_told_as_done_where_the_log_cannot_be_written()
+{
+    doors(|doors| async move {
+        let packaged = Packaged::new(&doors, quick());
+        packaged.host.install(&packaged.folder("p", &[])).unwrap();
+        let cookie = packaged.doors.sign_in("ada").await;
+        let rows = async || {
+            let filter = Filter {
+                event: "package.approve".to_owned(),
+                ..Filter::default()
+            };
+            audit::list(&doors.app.db, doors.ada(), filter).await.unwrap()
+        };
+        let press = async |about: &str, act: &str| {
+            let fields = [("about", about), ("act", act), ("hash", &hash(&packaged))];
+            let answer = packaged
+                .doors
+                .send(Ask::form(PAGE, &fields).cookie(&cookie))
+                .await;
+            assert_eq!(
+                (answer.status, answer.location()),
+                (303, PAGE),
+                "{}",
+                answer.text()
+            );
+            packaged.doors.page(&cookie, PAGE).await
+        };
+        // Another spelling than the page's own.
+        press("p:mcp_server:s", "approve").await;
+        assert_eq!(rows().await[0].subject, "package:plugin:p:mcp_server:s");
+        press("p:mcp_server:s", "reject").await;
+        if doors.muster.engine == Engine::Postgres {
+            return;
+        }
+        let file = doors.muster.url.trim_start_matches("sqlite://").to_owned();
+        tokio::task::spawn_blocking(move || {
+            let full = "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END";
+            rusqlite::Connection::open(file)
+                .unwrap()
+                .execute_batch(full)
+                .unwrap();
+        })
+        .await
+        .unwrap();
+        let page = press("plugin:p:mcp_server:s", "approve").await;
+        assert!(
+            page.contains("It is done") && page.contains("the audit has no row of it"),
+            "{page}"
+        );
+        assert!(!page.contains("Approved as it is now"), "{page}");
+        assert_eq!(status(&packaged), Status::TrustedEnabled);
+        assert_eq!(rows().await.len(), 1);
     });
 }
 

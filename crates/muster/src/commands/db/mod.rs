@@ -225,6 +225,7 @@ fn document(found: &Connection) -> Value {
         "engine": found.engine.as_str(),
         "project": shown::resource("project", &found.project.id.to_string(), &found.project.name),
         "wide": found.wide,
+        "looked": found.looked,
         "has_write_account": found.has_write_account,
     })
 }

@@ -310,9 +310,7 @@ impl Shell<'_> {
                 .await
                 .map_err(refused)?;
             self.told(&error)?;
-            if writes {
-                output::notice("\\write on, or --write, lets statements that write through");
-            }
+            self.tells_how_to_write(&error);
             return Ok(Next::Line);
         }
         let permit = self.permit(look).await?;
@@ -339,10 +337,22 @@ impl Shell<'_> {
         match answered {
             Ok(Ok(answer)) if self.json => output::json_line(&answer)?,
             Ok(Ok(answer)) => output::bytes(table::text(&answer).as_bytes())?,
-            Ok(Err(error)) => self.told(&error)?,
+            Ok(Err(error)) => {
+                self.told(&error)?;
+                self.tells_how_to_write(&error);
+            }
             Err(by_hand) => return self.given_up(by_hand),
         }
         Ok(Next::Line)
+    }
+
+    /// Only for a statement that this would let run: what is explained never is.
+    fn tells_how_to_write(&self, error: &Error) {
+        if is_write(error) && !self.writes {
+            output::notice(
+                "muster: \\write on lets statements of this shell write, as --write does from its start",
+            );
+        }
     }
 
     async fn listed(&mut self, word: &str, schema: &str, signals: &mut Signals) -> Result<Next, Failure> {
@@ -445,11 +455,6 @@ impl Shell<'_> {
             "muster: {}",
             table::lines(&error.to_string()).trim_end()
         ));
-        if is_write(error) {
-            output::notice(
-                "muster: \\write on lets statements of this shell write, as --write does from its start",
-            );
-        }
         if self.json {
             let mut told = json!({"code": error.code(), "message": error.to_string()});
             if let Some(fields) = told.as_object_mut() {

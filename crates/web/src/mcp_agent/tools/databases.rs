@@ -1,9 +1,10 @@
 //! Databases as agents read and write them: policy, what the call says about writing, and the class of its statement, in this order. Never reaches a database before the permit.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use muster_app::App;
 use muster_app::access::{self, Call};
 use muster_app::databases::{self, DatabaseError};
 use muster_core::ids::{ConnectionId, OwnerId};
@@ -20,29 +21,102 @@ use crate::databases::{self as stored, NotOpened};
 
 type Answer = Result<Value, Failed>;
 
-/// How long sessions of a connection that nobody uses are kept.
-const KEPT: Duration = Duration::from_secs(120);
+/// How long connections that nobody uses are kept, and how often they are looked at.
+#[derive(Clone, Copy)]
+struct Keeping {
+    unused: Duration,
+    look: Duration,
+}
 
-type Known = HashMap<(OwnerId, ConnectionId), (Arc<Connection>, Instant)>;
+impl Default for Keeping {
+    fn default() -> Self {
+        Self {
+            unused: Duration::from_secs(120),
+            look: Duration::from_secs(5),
+        }
+    }
+}
 
-/// Connections in use, so that each call need not sign in anew. An id never comes back, so a connection is the same as long as it is there.
+#[derive(Default)]
+struct Known {
+    all: HashMap<(OwnerId, ConnectionId), (Arc<Connection>, Instant)>,
+    /// Whether somebody looks after them.
+    kept: bool,
+}
+
+/// Connections in use, so that each call need not sign in anew. An id never comes back, and its addresses never change, so a connection is the
+/// same as long as it is there. As long as one is kept a task looks after them: one that nobody uses, or that was removed by whatever
+/// process, is let go, and its sessions with it.
 #[derive(Clone, Default)]
-pub(crate) struct Databases(Arc<Mutex<Known>>);
+pub(crate) struct Databases {
+    known: Arc<Mutex<Known>>,
+    keeping: Keeping,
+}
 
 impl Databases {
+    fn locked(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn known(&self, owner: OwnerId, id: ConnectionId) -> Option<Arc<Connection>> {
-        let now = Instant::now();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, (_, used)| now.duration_since(*used) < KEPT);
-        let (connection, used) = all.get_mut(&(owner, id))?;
-        *used = now;
+        let mut known = self.locked();
+        let (connection, used) = known.all.get_mut(&(owner, id))?;
+        *used = Instant::now();
         Some(connection.clone())
     }
 
-    fn keep(&self, owner: OwnerId, id: ConnectionId, connection: Arc<Connection>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert((owner, id), (connection, Instant::now()));
+    fn keep(&self, app: &App, owner: OwnerId, id: ConnectionId, connection: Arc<Connection>) {
+        let mut known = self.locked();
+        known.all.insert((owner, id), (connection, Instant::now()));
+        if !std::mem::replace(&mut known.kept, true) {
+            let (own, app) = (self.clone(), app.clone());
+            app.tasks.clone().spawn(async move { own.look_after(&app).await });
+        }
     }
+
+    /// Ends when nothing is kept any more, or with muster.
+    async fn look_after(&self, app: &App) {
+        let stop = app.tasks.stopping();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => {
+                    self.locked().all.clear();
+                    return;
+                }
+                () = tokio::time::sleep(self.keeping.look) => {}
+            }
+            let kept: Vec<(OwnerId, ConnectionId)> = self.locked().all.keys().copied().collect();
+            let removed = removed(app, &kept).await;
+            let mut known = self.locked();
+            known
+                .all
+                .retain(|key, (_, used)| used.elapsed() < self.keeping.unused && !removed.contains(key));
+            if known.all.is_empty() {
+                known.kept = false;
+                return;
+            }
+        }
+    }
+}
+
+/// Which of these are stored no more.
+async fn removed(app: &App, kept: &[(OwnerId, ConnectionId)]) -> HashSet<(OwnerId, ConnectionId)> {
+    let mut removed = HashSet::new();
+    for owner in kept.iter().map(|(owner, _)| *owner).collect::<HashSet<_>>() {
+        match databases::list(app, owner).await {
+            Ok(live) => removed.extend(
+                kept.iter()
+                    .copied()
+                    .filter(|(whose, id)| *whose == owner && live.iter().all(|one| one.id != *id)),
+            ),
+            // It is asked again; what nobody uses goes all the same.
+            Err(fault) => tracing::warn!(
+                error = %fault.chain(),
+                "whether the databases that agents use are still stored could not be looked up; it is tried again"
+            ),
+        }
+    }
+    removed
 }
 
 impl From<Error> for Failed {
@@ -88,7 +162,12 @@ impl From<NotOpened> for Failed {
             }
             NotOpened::Together(error) | NotOpened::Unseen(error) => error.into(),
             NotOpened::Wide(found) => {
-                tracing::warn!(reasons = ?found.reasons, "the account of a database connection may do more than read, and its owner did not accept that");
+                // Why is in the server's words.
+                tracing::warn!(
+                    code = "wide_account",
+                    reasons = found.reasons.len(),
+                    "the account of a database connection may do more than read, and its owner did not accept that; muster db check says why"
+                );
                 Self::new(
                     "wide_account",
                     "The account of this database may do more than read, so nothing was read. Only your owner can change that: by removing the connection and adding it with an account that only reads, or with --accept-wide-account.",
@@ -138,8 +217,8 @@ async fn open(call: &Calling<'_>, named: Named) -> Result<Open, Failed> {
     let connection = if let Some(known) = call.databases.known(owner, id) {
         known
     } else {
-        let made = Arc::new(call.running(stored::open(call.app, owner, id)).await?);
-        call.databases.keep(owner, id, made.clone());
+        let made = Arc::new(call.running(stored::open_for(call.app, call.caller, id)).await?);
+        call.databases.keep(call.app, owner, id, made.clone());
         made
     };
     Ok(Open {
@@ -339,4 +418,77 @@ pub(super) async fn execute(call: &Calling<'_>) -> Result<Done, Failed> {
         )
         .await?;
     said(&found)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_app::databases::{DbUrl, NewConnection};
+    use muster_app::projects::{self, NewProject};
+    use muster_core::Secret;
+    use muster_core::text::Slug;
+    use muster_testkit::{idle, on_both};
+
+    use super::*;
+
+    async fn stored_one(app: &App, owner: OwnerId) -> (ConnectionId, Arc<Connection>) {
+        let dir = app.settings.data_dir.clone();
+        let project = NewProject {
+            name: Slug::parse("name", "one").unwrap(),
+            root: dir.clone(),
+            repo: None,
+        };
+        let project = projects::add(app, owner, project).await.unwrap();
+        let new = NewConnection {
+            name: Slug::parse("name", "file").unwrap(),
+            project: project.id,
+            url: DbUrl::parse(Secret::new(format!("sqlite://{}/one.db", dir.display()))).unwrap(),
+            write_url: None,
+            wide: false,
+            looked: true,
+        };
+        let id = databases::add(app, owner, new).await.unwrap().id;
+        (id, Arc::new(stored::open(app, owner, id).await.unwrap()))
+    }
+
+    #[test]
+    fn a_connection_that_was_removed_or_that_nobody_uses_is_let_go_without_another_call() {
+        on_both(|muster| async move {
+            let (app, owner) = (&muster.app, muster.owner);
+            let look = Duration::from_millis(10);
+            let (id, connection) = stored_one(app, owner).await;
+            let gone = Arc::downgrade(&connection);
+
+            // Who keeps one again has somebody who looks after it again.
+            let short = Databases {
+                keeping: Keeping {
+                    unused: Duration::ZERO,
+                    look,
+                },
+                ..Databases::default()
+            };
+            for _ in 0..2 {
+                short.keep(app, owner, id, connection.clone());
+                idle(app).await;
+                assert!(short.known(owner, id).is_none());
+            }
+
+            // Where nothing is ever unused for too long, only the removal can end it; here by another process.
+            let long = Databases {
+                keeping: Keeping {
+                    unused: Duration::MAX,
+                    look,
+                },
+                ..Databases::default()
+            };
+            long.keep(app, owner, id, connection.clone());
+            assert!(long.known(owner, id).is_some());
+            databases::remove(&muster.second().await.0, owner, id)
+                .await
+                .unwrap();
+            idle(app).await;
+            assert!(long.known(owner, id).is_none());
+            drop(connection);
+            assert!(gone.upgrade().is_none(), "somebody still holds it");
+        });
+    }
 }
