@@ -315,7 +315,7 @@ fn read(facts: &str) -> (Value, Option<(String, bool)>) {
         escaped = byte == b'\\' && !escaped;
         ends
     });
-    let mut spelled = &rest[..end.unwrap_or(rest.len())];
+    let mut spelled = end.and_then(|end| rest.get(..end)).unwrap_or(rest);
     loop {
         if let Ok(statement) = serde_json::from_str(&format!("\"{spelled}\"")) {
             return (before, Some((statement, end.is_none())));
@@ -343,7 +343,7 @@ mod tests {
         let end = whole.find(r#","statement_cut""#).unwrap();
         let begin = whole.rfind(STATEMENT_FIELD).unwrap() + STATEMENT_FIELD.len();
         for (at, _) in whole.char_indices().skip_while(|(at, _)| *at < begin) {
-            let (before, found) = read(&whole[..at]);
+            let (before, found) = read(whole.get(..at).unwrap());
             assert_eq!(
                 before,
                 json!({"agent": {"label": "a \"statement\":\" b"}}),

@@ -368,7 +368,7 @@ fn a_connections_last_statements_are_its_own_however_busy_another_is_and_none_is
         for statement in ["SELECT '\"'", &most, &"\u{1f408}".repeat(40_000)] {
             desk.outcome(desk.query("staging", statement).await).await;
         }
-        databases::by_owner(app, owner, staging, look("SELECT 'own'"))
+        let _ = databases::by_owner(app, owner, staging, look("SELECT 'own'"))
             .await
             .unwrap();
         // One that only speaks of the connection, as a row about it would.
@@ -376,7 +376,7 @@ fn a_connections_last_statements_are_its_own_however_busy_another_is_and_none_is
         desk.outcome(desk.query("prod", &posing).await).await;
         desk.outcome(desk.writes("prod", &posing).await).await;
         for _ in 0..510 {
-            databases::by_owner(app, owner, prod, look(&posing))
+            let _ = databases::by_owner(app, owner, prod, look(&posing))
                 .await
                 .unwrap();
         }
