@@ -116,8 +116,8 @@ fn broke(fault: &Fault) -> Unanswered {
 /// Asks a person about a plugin tool's call: the same queue, expiry and page as permissions. With nobody to ask it is refused, whatever the
 /// setting says: only a grant of `ask` that somebody authored runs unasked. Dropping the future withdraws the ask.
 ///
-/// `again` looks once more at what decides about the tool. It is awaited when a person has said yes and before that is written down, so that the call's row
-/// says what counts by then.
+/// `again` looks once more at what decides about the tool. It is awaited when a person has said yes, also where that was said about a call before, and before
+/// that is written down, so that the call's row says what counts by then.
 ///
 /// # Errors
 /// [`Unanswered`]; the call must not be forwarded.
@@ -138,8 +138,14 @@ pub async fn prompt(
         wanted: Wanted::default(),
     };
     let mut waiting = match find(app, &facts, &tool).await.map_err(|fault| broke(&fault))? {
-        Ok(waiting) => waiting,
-        Err(answered) => return answered,
+        Found::Waits(waiting) => waiting,
+        Found::Covered { ask, by } => {
+            let overruled = again.await.err();
+            return covered(app, facts, ask, by, overruled)
+                .await
+                .map_err(|fault| broke(&fault))?;
+        }
+        Found::Unanswered(why) => return Err(why),
     };
     let place = waiting.place;
     let (state, by) = until_decided(app, owner, place)
@@ -193,12 +199,18 @@ fn new(who: &Who, tool: &ToolPrompt) -> New {
     }
 }
 
+/// What a prompt comes to at first.
+enum Found {
+    /// It waits.
+    Waits(Box<Waiting>),
+    /// A yes of the last minute covers it, by whom where that is known. No row says so yet.
+    Covered { ask: AskId, by: Option<String> },
+    /// It was refused, and its row written.
+    Unanswered(Unanswered),
+}
+
 /// Finds the prompt a place in the queue, or what is answered without one.
-async fn find(
-    app: &App,
-    facts: &Facts,
-    tool: &ToolPrompt,
-) -> Result<Result<Waiting, Result<AskId, Unanswered>>, Fault> {
+async fn find(app: &App, facts: &Facts, tool: &ToolPrompt) -> Result<Found, Fault> {
     let process = app.process.number(app).await?;
     let seen = presence::look(app, facts.who.owner).await?;
     let new = new(&facts.who, tool);
@@ -212,23 +224,54 @@ async fn find(
             .write_in_turn(owner, "asks", owner.get(), move |tx| {
                 Box::pin(async move {
                     lapse(tx, now, &seen.gone).await?;
-                    let placed = place(tx, now, process, &seen, &placing, &new).await?;
-                    if let Placed::Covered { ask, by } = &placed {
-                        placing.record(tx, now, "allowed_by_recent_approval", Some(*ask), by.as_deref());
-                    }
-                    Ok::<_, Fault>(placed)
+                    place(tx, now, process, &seen, &placing, &new).await
                 })
             })
             .await?;
         Ok(match placed {
-            Placed::Covered { ask, .. } => Err(Ok(ask)),
+            Placed::Covered { ask, by } => Found::Covered { ask, by },
             Placed::Refused(refused) if refused.code == "refused_queue_saturated" => {
-                Err(Err(Unanswered::Saturated))
+                Found::Unanswered(Unanswered::Saturated)
             }
-            Placed::Refused(refused) if refused.code == TOO_LARGE => Err(Err(Unanswered::TooLarge(size))),
-            Placed::Refused(_) | Placed::AutoAllowed => Err(Err(Unanswered::NobodyToAsk)),
-            Placed::Waits(place) => Ok(Waiting::new(&own, guarded, place)),
+            Placed::Refused(refused) if refused.code == TOO_LARGE => {
+                Found::Unanswered(Unanswered::TooLarge(size))
+            }
+            Placed::Refused(_) | Placed::AutoAllowed => Found::Unanswered(Unanswered::NobodyToAsk),
+            Placed::Waits(place) => Found::Waits(Box::new(Waiting::new(&own, guarded, place))),
         })
+    })
+    .await
+}
+
+/// Writes down what becomes of a call that a yes of the last minute covers, now that it was looked at again.
+async fn covered(
+    app: &App,
+    facts: Facts,
+    ask: AskId,
+    by: Option<String>,
+    overruled: Option<Overruled>,
+) -> Result<Result<AskId, Unanswered>, Fault> {
+    let (now, owner) = (app.clock.now(), facts.who.owner);
+    let writing = app.clone();
+    to_its_end(app, async move {
+        writing
+            .db
+            .write_in_turn(owner, "asks", owner.get(), move |tx| {
+                Box::pin(async move {
+                    let (outcome, answer) = if !lives(tx, &facts.who).await? {
+                        ("withdrawn", Err(Unanswered::Withdrawn))
+                    } else if let Some(overruled) = overruled {
+                        (overruled.outcome, Err(Unanswered::Overruled(overruled)))
+                    } else {
+                        ("allowed_by_recent_approval", Ok(ask))
+                    };
+                    // As at the end of an ask.
+                    let by = by.filter(|_| answer.is_ok());
+                    facts.record(tx, now, outcome, Some(ask), by.as_deref());
+                    Ok::<_, Fault>(answer)
+                })
+            })
+            .await
     })
     .await
 }

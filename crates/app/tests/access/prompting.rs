@@ -257,6 +257,41 @@ fn what_refuses_a_call_by_the_time_of_a_yes_is_what_its_row_says() {
 }
 
 #[test]
+fn a_yes_of_the_last_minute_is_no_yes_in_the_audit_when_something_refuses_the_call_by_then() {
+    on_desks(|desk| async move {
+        let _approver = desk.sits().await;
+        let asker = Asker::Agent(desk.agent.clone());
+        let (waiting, ask) = parked(&desk, &asker, json!({"a": 1})).await;
+        desk.approve(&ask).await;
+        ended(waiting).await.unwrap();
+        let overruled = Overruled {
+            outcome: "refused_denied",
+            sentence: "A rule refuses it.".to_owned(),
+        };
+        let refused = async { Err(overruled.clone()) };
+        let refused = access::prompt(desk.app(), &asker, prompt(json!({"a": 1})), refused).await;
+        assert_eq!(refused, Err(Unanswered::Overruled(overruled)));
+        let row = desk.newest_call().await;
+        assert_eq!(at(&row.data, "/decided_by"), &Value::Null);
+        assert_eq!(at(&row.data, "/ask_id"), &json!(ask.id.to_string()));
+        // Nothing is written before it was looked at.
+        let (app, owner, token) = (desk.app().clone(), desk.owner(), desk.agent.token);
+        let revoked = async {
+            let rows = desk.outcomes().await;
+            assert_eq!(rows, ["allowed_by_person", "refused_denied"]);
+            accounts::revoke_token(&app, owner, token).await.unwrap();
+            Ok(())
+        };
+        let withdrawn = access::prompt(desk.app(), &asker, prompt(json!({"a": 1})), revoked).await;
+        assert_eq!(withdrawn, Err(Unanswered::Withdrawn));
+        assert_eq!(
+            desk.outcomes().await,
+            ["allowed_by_person", "refused_denied", "withdrawn"]
+        );
+    });
+}
+
+#[test]
 fn the_row_of_a_prompt_names_its_task_however_it_ended() {
     on_desks(|desk| async move {
         let agent = Asker::Agent(desk.agent.clone());

@@ -283,10 +283,7 @@ pub(super) fn health(config: &Config) -> (bool, String) {
         Ok(all) => all,
         Err(error) => return (false, error.to_string()),
     };
-    let mut faults: Vec<String> = Settings::read(&host.settings_path())
-        .err()
-        .into_iter()
-        .collect();
+    let mut faults: Vec<String> = Settings::read(&host.settings_path()).err().into_iter().collect();
     for one in &all {
         let broken = match host.inspect(&one.id) {
             Ok(found) => found.diagnostics.into_iter().find(Diagnostic::is_error),

@@ -271,12 +271,10 @@ fn nothing_that_is_not_approved_as_it_is_is_served_or_answers_a_byte() {
     let said = place.run(&["plugins", "serve", "tools:other"]);
     assert_eq!((said.code(), said.out.as_str()), (1, ""));
     assert_eq!(place.run(&["plugins", "serve", "tools"]).code(), 2);
-    assert_eq!(
-        place
-            .run(&["plugins", "serve", "tools:s", "--session", "a\nb"])
-            .code(),
-        2
-    );
+    for session in ["a\nb", "agent-3"] {
+        let said = place.run(&["plugins", "serve", "tools:s", "--session", session]);
+        assert_eq!((said.code(), said.out.as_str()), (2, ""), "{session:?}");
+    }
 }
 
 #[test]
@@ -486,6 +484,39 @@ fn what_refuses_a_call_by_the_time_of_a_yes_counts_and_its_row_says_so() {
     assert_eq!(place.json(&["audit", "verify"])["ok"], true);
 }
 
+/// What the log has beside the newest event that has more than its word.
+fn newest_detail(place: &Place) -> String {
+    let events = place.json(&["plugins", "log"]);
+    let mut details = events.as_array().unwrap().iter().rev();
+    let found = details.find_map(|event| event["detail"].as_str().filter(|_| event["event"] == "call"));
+    found.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_changed_tool_is_inspected_as_it_was_and_as_it_is() {
+    let place = Place::new();
+    place.settings(&json!({"approval_mode": "never-ask"}));
+    place.approved("tools", "turning");
+    let mut client = place.client("tools:s", &[]);
+    client.greet();
+    client.call("look", &json!({}));
+    client.tools();
+    assert_eq!(client.leave(), 0);
+    let said = place.ok(&["plugins", "inspect", "tools"]);
+    let rows: Vec<&str> = said.lines().map(str::trim).collect();
+    let before = rows.iter().position(|row| row.starts_with("before ")).unwrap();
+    assert!(rows[before - 1].ends_with("changed since the approval"), "{said}");
+    assert!(
+        rows[before].ends_with(r#""Looks.", says that it only reads"#),
+        "{said}"
+    );
+    assert!(
+        rows[before + 1].starts_with("now ") && rows[before + 1].contains("\"Sends all."),
+        "{said}"
+    );
+    assert!(!said.contains('\u{202e}') && !said.contains('\u{1b}'), "{said:?}");
+}
+
 #[test]
 fn an_agents_token_makes_the_ask_its_agents_and_one_that_was_revoked_asks_nobody() {
     let place = Place::new();
@@ -553,16 +584,22 @@ fn an_agents_token_makes_the_ask_its_agents_and_one_that_was_revoked_asks_nobody
     place.ok(&[&["task", "close", task.trim()][..], &ada].concat());
     assert_eq!(code(&client.answer(waiting)["result"]), "withdrawn");
     place.ok(&[&["token", "revoke", token["id"].as_str().unwrap()][..], &ada].concat());
-    assert_eq!(code(&client.call("write", &json!({"a": 3}))), "withdrawn");
+    let refused = client.call("write", &json!({"a": 3}));
+    assert_eq!(code(&refused), "withdrawn");
+    let revoked = "what is in MUSTER_AGENT_TOKEN is no live agent token";
+    assert!(text(&refused).contains(revoked), "{refused}");
+    assert!(newest_detail(&place).contains(revoked));
     assert_eq!(client.leave(), 0);
     // A session without a token, where there are two owners and none is named, can ask neither.
     let place = place.with("MUSTER_AGENT_TOKEN", "");
     let mut client = place.client("tools:s", &[]);
     client.greet();
-    assert_eq!(
-        code(&client.call("write", &json!({}))),
-        "refused_app_closed_strict"
-    );
+    let refused = client.call("write", &json!({}));
+    assert_eq!(code(&refused), "refused_app_closed_strict");
+    let several = "there are several accounts, ada, bob; say which with --owner NAME";
+    assert!(text(&refused).contains(several), "{refused}");
+    assert!(!text(&refused).contains("Asks page"), "{refused}");
+    assert!(newest_detail(&place).contains(several));
     let mut client = place.client("tools:s", &ada);
     client.greet();
     let waiting = client.begin("write", &json!({}));

@@ -86,6 +86,16 @@ async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logge
             "call deny:nobody_to_ask",
         ),
         (
+            Verdict::NobodyToAsk(Some("There is no owner.".to_owned())),
+            "refused_app_closed_strict",
+            "call deny:nobody_to_ask",
+        ),
+        (
+            Verdict::Withdrawn(Some("There is no token.".to_owned())),
+            "withdrawn",
+            "call deny:expired",
+        ),
+        (
             Verdict::Saturated,
             "refused_queue_saturated",
             "call deny:queue_saturated",
@@ -114,6 +124,16 @@ async fn a_call_that_no_rule_decides_asks_and_what_comes_of_it_is_done_and_logge
             );
         } else {
             assert_eq!(error_code(&result), word);
+        }
+        if let Verdict::NobodyToAsk(Some(why)) | Verdict::Withdrawn(Some(why)) = &verdict {
+            let said = result["content"][0]["text"].as_str().unwrap();
+            assert!(
+                said.starts_with(why) && said.contains("Nothing was sent"),
+                "{said}"
+            );
+            let events = world.events();
+            let call = events.iter().find(|event| event["event"] == "call").unwrap();
+            assert_eq!(call["detail"], **why);
         }
         if matches!(verdict, Verdict::TooLarge(_)) {
             let said = result["content"][0]["text"].as_str().unwrap();

@@ -4,7 +4,7 @@ use muster_core::clock::Time;
 use muster_plugin_host::events::{Event, Wanted};
 use muster_plugin_host::{
     Change, Diagnostic, FileChange, Host, Inspected, Inspection, Kind, KnownTool, Launch, Package,
-    PluginError, Status, Target,
+    PluginError, Says, Status, Target,
 };
 
 use super::view::{When, counted_len, lines, one_line};
@@ -188,11 +188,20 @@ pub(super) struct FileView {
 pub(super) struct ToolView {
     pub(super) name: String,
     pub(super) registered: String,
+    /// At the approval.
+    pub(super) says: SaysView,
+    /// What is to be said of a changed one.
+    pub(super) changed: Option<&'static str>,
+    /// A changed one as it was listed last.
+    pub(super) newest: Option<SaysView>,
+}
+
+/// What a tool says of itself.
+#[derive(Debug, Clone)]
+pub(super) struct SaysView {
     pub(super) title: Option<String>,
     pub(super) description: Option<String>,
-    /// What it says of itself.
     pub(super) hints: Vec<&'static str>,
-    pub(super) changed: bool,
 }
 
 /// A line of the log.
@@ -395,12 +404,34 @@ fn acts(one: &Inspected) -> Vec<(&'static str, &'static str, &'static str)> {
 
 impl ToolView {
     fn new(tool: &KnownTool) -> Self {
-        let says = &tool.says;
+        let newest = tool.newest.as_ref();
+        Self {
+            name: one_line(&tool.name),
+            registered: tool.registered.clone(),
+            says: SaysView::new(tool.read_only, &tool.says),
+            changed: tool.changed.then_some(match newest {
+                None => "What it says now is not kept.",
+                Some(_) if tool.added => "It was not there at the approval. Listed last as:",
+                Some(now) if now.as_it_was => "Listed last as it was at the approval, and differently between.",
+                Some(now) if now.read_only == tool.read_only && now.says == tool.says => {
+                    "What is shown of it is as it was; its schema or another part that is not shown is another one."
+                }
+                Some(_) => "Listed last as:",
+            }),
+            newest: newest
+                .filter(|now| !now.as_it_was)
+                .map(|now| SaysView::new(now.read_only, &now.says)),
+        }
+    }
+}
+
+impl SaysView {
+    fn new(read_only: bool, says: &Says) -> Self {
         let hint = |said: Option<bool>, yes: &'static str, no: &'static str| {
             said.map(|said| if said { yes } else { no })
         };
         let hints = [
-            tool.read_only.then_some("says it only reads"),
+            read_only.then_some("says it only reads"),
             hint(
                 says.destructive,
                 "says it may destroy",
@@ -418,12 +449,9 @@ impl ToolView {
             ),
         ];
         Self {
-            name: one_line(&tool.name),
-            registered: tool.registered.clone(),
             title: says.title.as_deref().map(one_line),
             description: says.description.as_deref().map(lines),
             hints: hints.into_iter().flatten().collect(),
-            changed: tool.changed,
         }
     }
 }
@@ -475,6 +503,11 @@ impl PackageView {
             error,
             message: hostile(),
         };
+        let says = || SaysView {
+            title: Some(hostile()),
+            description: Some(hostile()),
+            hints: vec!["says it only reads"],
+        };
         let part = |at, changes| PartView {
             at,
             part: Row::sample(at).parts.remove(0),
@@ -496,10 +529,9 @@ impl PackageView {
             tools: vec![ToolView {
                 name: hostile(),
                 registered: hostile(),
-                title: Some(hostile()),
-                description: Some(hostile()),
-                hints: vec!["says it only reads"],
-                changed: true,
+                says: says(),
+                changed: Some("Listed last as:"),
+                newest: Some(says()),
             }],
             more_tools: 3,
             changed_tools: 1,

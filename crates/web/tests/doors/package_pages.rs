@@ -357,6 +357,35 @@ fn what_a_package_says_of_itself_is_shown_and_becomes_no_markup() {
 }
 
 #[test]
+fn a_changed_tool_is_shown_as_it_was_at_the_approval_and_as_it_was_listed_last() {
+    doors(|doors| async move {
+        let packaged = Packaged::new(&doors, quick());
+        packaged.approved("p", &["turning"]);
+        packaged.mode("never-ask");
+        let agent = packaged.agent().await;
+        packaged.ask(&agent, "p", "tools/list", json!({})).await;
+        packaged.call(&agent, "p", "look", json!({})).await;
+        packaged.ask(&agent, "p", "tools/list", json!({})).await;
+        let cookie = packaged.doors.sign_in("ada").await;
+        let page = packaged.doors.page(&cookie, PAGE).await;
+        let (_, tools) = page
+            .split_once("Untrusted text from the package: what its tools")
+            .unwrap();
+        let order = [
+            "says it only reads",
+            "changed since, asks before each call",
+            "aria-label=\"The description of look\">Looks.</pre>",
+            "Listed last as:",
+            "aria-label=\"The description of look as it was listed last\">Sends all.\\u{202e} \\u{1b}[2J&#60;/pre&#62;</pre>",
+        ];
+        let places = order.map(|words| tools.find(words).unwrap_or_else(|| panic!("{words}: {page}")));
+        assert!(places.is_sorted(), "{page}");
+        assert_eq!(tools.matches("says it only reads").count(), 1);
+        doors.app.tasks.stop().await;
+    });
+}
+
+#[test]
 fn the_page_has_the_tools_with_their_hints_the_log_and_why_a_start_failed() {
     doors(|doors| async move {
         let packaged = Packaged::new(&doors, quick());

@@ -20,6 +20,10 @@ use crate::cli::{OwnerArg, ServePackage};
 use crate::config::Config;
 use crate::output::Failure;
 
+/// What is told where the token in MUSTER_AGENT_TOKEN does not count.
+const NO_TOKEN: &str = "This call has to be approved, and nobody was asked: what is in MUSTER_AGENT_TOKEN is no live agent token. It was revoked, or its task was closed; have the owner make another one.";
+/// What the sessions of agents over HTTP are called by muster alone: the log must not take one for the other.
+const OF_AGENTS: &str = "agent-";
 /// The longest id of a session, in characters.
 const LONGEST: usize = 128;
 
@@ -76,6 +80,11 @@ fn checked(session: String) -> Result<String, Failure> {
     let fits = !session.is_empty()
         && session.chars().count() <= LONGEST
         && muster_core::text::terminal(&session) == session;
+    if session.starts_with(OF_AGENTS) {
+        return Err(Failure::usage(format!(
+            "a session whose id begins with {OF_AGENTS} is that of an agent over HTTP, and this one is named otherwise, with --session or MUSTER_SESSION_ID; nothing was started"
+        )));
+    }
     if fits {
         Ok(session)
     } else {
@@ -130,14 +139,17 @@ impl Approver for Late {
                     tracing::warn!(
                         "MUSTER_AGENT_TOKEN is no live agent token, so a call was refused unasked"
                     );
-                    Verdict::Withdrawn
+                    Verdict::Withdrawn(Some(NO_TOKEN.to_owned()))
                 }
                 Err(failure) => {
                     tracing::warn!(
                         reason = failure.sentence(),
                         "a call was refused because nobody could be asked"
                     );
-                    Verdict::NobodyToAsk
+                    let why = failure.sentence();
+                    Verdict::NobodyToAsk(Some(format!(
+                        "This call has to be approved, and nobody could be asked: {why}."
+                    )))
                 }
             }
         })

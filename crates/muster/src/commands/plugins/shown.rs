@@ -4,7 +4,8 @@ use std::path::Path;
 
 use muster_core::text::terminal;
 use muster_plugin_host::{
-    Change, Code, Cwd, Diagnostic, Host, Inspected, Kind, Launch, Place, Server, StableId, Status, Target,
+    Change, Code, Cwd, Diagnostic, Host, Inspected, Kind, KnownTool, Launch, Place, Says, Server, StableId,
+    Status, Target,
 };
 
 use super::refused;
@@ -71,6 +72,9 @@ fn capability(host: &Host, one: &Inspected, server: Option<&Server>) -> Result<(
                 ""
             };
             rows.push(("tool", format!("{}{reads}{changed}", tool.registered)));
+            if tool.changed {
+                rows.extend(both(tool));
+            }
         }
     }
     rows.push(("hash", one.definition_hash.clone()));
@@ -82,6 +86,54 @@ fn capability(host: &Host, one: &Inspected, server: Option<&Server>) -> Result<(
         changes(host, &one.stable_id)?;
     }
     output::line(&terminal(&one.advice))
+}
+
+/// What a changed tool said of itself at the approval, and what it says now: who approves its server again approves that.
+fn both(tool: &KnownTool) -> [(&'static str, String); 2] {
+    let before = if tool.added {
+        "it was not there".to_owned()
+    } else {
+        told(tool.read_only, &tool.says)
+    };
+    let now = match &tool.newest {
+        None => "what it says now is not kept".to_owned(),
+        Some(now) if now.as_it_was => "as it was, and differently between".to_owned(),
+        Some(now) => {
+            let said = told(now.read_only, &now.says);
+            if !tool.added && said == before {
+                format!("{said} (its schema or another part that is not shown is another one)")
+            } else {
+                said
+            }
+        }
+    };
+    [("  before", before), ("  now", now)]
+}
+
+/// What a tool says of itself, in a line.
+fn told(read_only: bool, says: &Says) -> String {
+    let hint = |said: Option<bool>, yes: &'static str, no: &'static str| {
+        said.map(|said| if said { yes } else { no })
+    };
+    let hints = [
+        read_only.then_some("only reads"),
+        hint(says.destructive, "may destroy", "destroys nothing"),
+        hint(says.idempotent, "twice is as once", "twice is not as once"),
+        hint(says.open_world, "reaches outside", "reaches nothing outside"),
+    ];
+    let hints: Vec<&str> = hints.into_iter().flatten().collect();
+    let mut parts: Vec<String> = [&says.title, &says.description]
+        .into_iter()
+        .flatten()
+        .map(|text| format!("{text:?}"))
+        .collect();
+    if !hints.is_empty() {
+        parts.push(format!("says that it {}", hints.join(", ")));
+    }
+    if parts.is_empty() {
+        return "says nothing of itself".to_owned();
+    }
+    parts.join(", ")
 }
 
 /// What else is reviewed: variables, headers and the folder, where the format has them.
