@@ -37,6 +37,8 @@ pub(crate) struct Timeline {
     stale: bool,
     /// A stretch was asked for and has not come.
     asked: bool,
+    /// The oldest message is gone to as soon as that has come: one stretch is asked for at a time.
+    oldest: bool,
     /// The newest stretch was asked for; what is said until it comes stands below it.
     renewing: Option<i64>,
     /// The last row of the window: the item's id and its row. At the end of all without it.
@@ -64,6 +66,7 @@ impl Timeline {
             cut: false,
             stale: false,
             asked: true,
+            oldest: false,
             renewing: Some(0),
             bottom: None,
             columns: 80,
@@ -143,6 +146,7 @@ impl Timeline {
     /// Goes to the newest message. Answers what must be asked for.
     pub(crate) fn go_to_end(&mut self) -> Option<Way> {
         self.bottom = None;
+        self.oldest = false;
         (self.behind() && self.renewing.is_none()).then(|| self.renew())
     }
 
@@ -150,8 +154,19 @@ impl Timeline {
     pub(crate) fn go_to_start(&mut self) -> Option<Way> {
         self.bottom = Some((self.base, 0));
         self.up = false;
+        self.oldest = true;
+        self.wants_oldest()
+    }
+
+    /// The oldest stretch, when the person wants to be there and it is not loaded and can be asked for now.
+    fn wants_oldest(&mut self) -> Option<Way> {
+        if self.asked || !self.oldest {
+            return None;
+        }
+        self.oldest = false;
         let begins = self.items.iter().find_map(Item::number);
-        if self.cut || self.asked || begins == Some(0) {
+        if self.cut || begins == Some(0) {
+            self.bottom = Some((self.base, 0));
             return None;
         }
         self.asked = true;
@@ -276,6 +291,9 @@ impl Timeline {
         if self.asked {
             return None;
         }
+        if let Some(way) = self.wants_oldest() {
+            return Some(way);
+        }
         let at = self.bottom.map_or(self.items.len(), |(id, _)| {
             usize::try_from(id - self.base).unwrap_or(0)
         });
@@ -326,6 +344,7 @@ impl Timeline {
     pub(crate) fn scroll(&mut self, up: isize, height: usize, watch: &Watch) {
         let last = self.last_id();
         self.up = up > 0;
+        self.oldest = false;
         if self.items.is_empty() {
             return;
         }

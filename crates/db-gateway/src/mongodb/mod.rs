@@ -13,7 +13,7 @@ use bson::{Bson, Document, doc};
 use mongodb::error::{Error as DriverError, ErrorKind};
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::SdamEvent;
-use mongodb::options::{ClientOptions, Tls as DriverTls, TlsOptions};
+use mongodb::options::{ClientOptions, ServerMonitoringMode, Tls as DriverTls, TlsOptions};
 use mongodb::{Client, Database};
 use tokio::sync::OnceCell;
 
@@ -121,6 +121,9 @@ impl Server {
                 options.server_selection_timeout = Some(Duration::from_secs(10));
                 options.connect_timeout = Some(Duration::from_secs(10));
                 options.max_pool_size = Some(4);
+                // A server whose sign-in failed counts as unknown until it is looked at again. A look that the server may hold back for
+                // ten seconds is too late for the next call, which would be told that nobody is there.
+                options.server_monitoring_mode = Some(ServerMonitoringMode::Poll);
                 if options.tls.is_none() && self.url.tls != Tls::Off {
                     options.tls = Some(DriverTls::Enabled(TlsOptions::builder().build()));
                 }

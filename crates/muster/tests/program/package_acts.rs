@@ -302,45 +302,73 @@ mod heavy {
     }
 }
 
+/// Writes the files of a package of another format.
+fn package(folder: &Path, files: &[(&str, Value)]) {
+    for (name, text) in files {
+        let file = folder.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text.to_string()).unwrap();
+    }
+}
+
 #[test]
 fn what_a_manifest_is_warned_of_is_told_when_it_is_stored_and_stays_with_the_package() {
     let place = Place::new();
     let folder = place.path("tides");
-    std::fs::create_dir_all(folder.join(".claude-plugin")).unwrap();
-    std::fs::write(folder.join("srv.py"), "").unwrap();
     let manifest = json!({"name": "tides", "version": "1.0.0"});
-    std::fs::write(folder.join(".claude-plugin/plugin.json"), manifest.to_string()).unwrap();
-    // A relative word is looked for in the session's folder, and the older transport is not spoken.
-    let servers = json!({
-        "here": {"command": "python3", "args": ["srv.py"]},
-        "old": {"type": "sse", "url": "https://tides.example.test/sse"},
-    });
-    std::fs::write(
-        folder.join(".mcp.json"),
-        json!({"mcpServers": servers}).to_string(),
-    )
-    .unwrap();
+    let server = |word: &str| json!({"mcpServers": {"here": {"command": "python3", "args": [word]}}});
+    // A relative word is looked for in the session's folder.
+    package(
+        &folder,
+        &[
+            ("srv.py", Value::Null),
+            (".claude-plugin/plugin.json", manifest),
+            (".mcp.json", server("srv.py")),
+        ],
+    );
     let elsewhere = "another file could run than the one that is reviewed";
-    let told = |said: &str| said.contains(elsewhere) && said.contains("(old");
     let said = place.run(&["plugins", "install", &folder.display().to_string()]);
-    assert!(said.code() == 0 && told(&said.err), "{said:?}");
+    assert!(said.code() == 0 && said.err.contains(elsewhere), "{said:?}");
     let shown = place.ok(&["plugins", "inspect", "tides"]);
     assert_eq!(shown.matches(elsewhere).count(), 1, "{shown}");
-    assert!(told(&shown), "{shown}");
     let found = place.json(&["plugins", "inspect", "tides"]);
-    assert_eq!(found["capabilities"][0]["diagnostics"][0]["code"], "unsafe_path");
-    assert_eq!(found["diagnostics"][0]["entry"], "old");
+    assert_eq!(found["capabilities"][0]["diagnostics"][0]["code"], "unsafe-path");
     assert_eq!(found["capabilities"][0]["status"], "review_needed");
     // What an update mends is not said any more.
-    let servers = json!({"here": {"command": "python3", "args": ["${CLAUDE_PLUGIN_ROOT}/srv.py"]}});
-    std::fs::write(
-        folder.join(".mcp.json"),
-        json!({"mcpServers": servers}).to_string(),
-    )
-    .unwrap();
+    package(&folder, &[(".mcp.json", server("${CLAUDE_PLUGIN_ROOT}/srv.py"))]);
     let said = place.run(&["plugins", "update", "tides"]);
     assert!(said.code() == 0 && !said.err.contains("warning"), "{said:?}");
     assert!(!place.ok(&["plugins", "inspect", "tides"]).contains("warning"));
+}
+
+#[test]
+fn a_server_that_is_left_out_is_named_as_long_as_the_package_is_there() {
+    let place = Place::new();
+    let folder = place.path("tides");
+    let schema = |what: &str| format!("https://agent-plugins.org/schemas/1.0.0/{what}.schema.json");
+    let servers = json!({
+        "tides": {"type": "stdio", "command": "python3", "args": ["-V"]},
+        "old": {"type": "sse", "url": "https://tides.example.test/sse"},
+    });
+    package(
+        &folder,
+        &[
+            (
+                "plugin.json",
+                json!({"$schema": schema("plugin"), "name": "tides", "version": "1.0.0"}),
+            ),
+            (
+                "mcp.json",
+                json!({"$schema": schema("mcp"), "mcpServers": servers}),
+            ),
+        ],
+    );
+    let said = place.run(&["plugins", "install", &folder.display().to_string()]);
+    assert!(said.code() == 0 && said.err.contains("(old"), "{said:?}");
+    assert!(place.ok(&["plugins", "inspect", "tides"]).contains("(old"));
+    let found = place.json(&["plugins", "inspect", "tides"]);
+    assert_eq!(found["diagnostics"][0]["entry"], "old");
+    assert_eq!(found["capabilities"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -553,9 +553,12 @@ fn claude_codes_layout_is_read_with_its_variables_and_none_of_the_owners() {
         assert!(checked.ok(), "{word}");
         codes(&checked, false).contains("unsafe-path")
     };
-    assert!(warned("./server.js") && warned(".//server.js"));
-    // What is not in the package is the session's own, and a bare word is no path.
-    assert!(!warned("./other.js") && !warned("server.js") && !warned("${CLAUDE_PLUGIN_ROOT}/server.js"));
+    assert!(warned("./server.js") && warned(".//server.js") && warned("server.js"));
+    // What is not in the package is the session's own.
+    assert!(!warned("./other.js") && !warned("other.js") && !warned("${CLAUDE_PLUGIN_ROOT}/server.js"));
+    // A program without a slash is looked for in PATH alone.
+    let bare = write(json!({"a": {"command": "server.js"}}));
+    assert!(bare.ok() && !codes(&bare, false).contains("unsafe-path"));
     let manifest = folder.join(".claude-plugin/plugin.json");
     fs::write(
         &manifest,

@@ -163,6 +163,36 @@ fn a_person_reaches_the_first_message_and_comes_back_with_a_few_pages_in_memory(
 }
 
 #[test]
+fn who_wants_to_the_first_message_while_a_page_is_on_its_way_gets_there() {
+    let (mut timeline, held) = (timeline(), Held::new(20_000));
+    serve(&mut timeline, &held, Some(Way::Newest));
+    let page = std::iter::from_fn(|| {
+        timeline.scroll(9, 10, &Watch::utc());
+        Some(timeline.wants())
+    });
+    let before = page.flatten().next().unwrap();
+    assert_eq!(timeline.go_to_start(), None, "one page is asked for at a time");
+    timeline.take(&before, held.answer(&before, 50));
+    serve(&mut timeline, &held, None);
+    assert_eq!(ids(&shown(&mut timeline, 60, 10)).first(), Some(&0));
+    // Who has gone elsewhere by the time it comes stays there.
+    timeline
+        .go_to_end()
+        .into_iter()
+        .for_each(|way| timeline.take(&way, held.answer(&way, 50)));
+    let page = std::iter::from_fn(|| {
+        timeline.scroll(9, 10, &Watch::utc());
+        Some(timeline.wants())
+    });
+    let before = page.flatten().next().unwrap();
+    assert_eq!(timeline.go_to_start(), None);
+    assert_eq!(timeline.go_to_end(), None);
+    timeline.take(&before, held.answer(&before, 50));
+    serve(&mut timeline, &held, None);
+    assert_eq!(ids(&shown(&mut timeline, 60, 10)).last(), Some(&19_999));
+}
+
+#[test]
 fn an_answer_is_in_sight_and_survives_the_page_that_comes_after_it() {
     let (mut timeline, held) = (timeline(), Held::new(300));
     assert_eq!(timeline.say(Tone::Answer, vec!["early".into()]), None);

@@ -9,7 +9,7 @@ use muster_store::Engine;
 use serde_json::json;
 
 use super::kit::{Answer, Ask, add_owner, doors};
-use super::package_kit::{Packaged, quick};
+use super::package_kit::{Packaged, calls, quick};
 
 const PAGE: &str = "/plugins/packages/p";
 
@@ -364,7 +364,9 @@ fn a_changed_tool_is_shown_as_it_was_at_the_approval_and_as_it_was_listed_last()
         packaged.mode("never-ask");
         let agent = packaged.agent().await;
         packaged.ask(&agent, "p", "tools/list", json!({})).await;
-        packaged.call(&agent, "p", "look", json!({})).await;
+        // The server says within its answer that its list changed, so this one is a stream.
+        let turned = packaged.tell(&agent, "p", &calls(1, "look", &json!({}))).await;
+        assert_eq!(turned.header("content-type"), "text/event-stream");
         packaged.ask(&agent, "p", "tools/list", json!({})).await;
         let cookie = packaged.doors.sign_in("ada").await;
         let page = packaged.doors.page(&cookie, PAGE).await;
