@@ -21,4 +21,4 @@ pub use chief::{ScriptedChief, Step};
 pub use engines::{PgDatabase, engines, on_both, postgres_admin_url};
 #[cfg(feature = "app")]
 pub use installation::*;
-pub use programs::{Model, claude, claude_env, fed, installed};
+pub use programs::{Model, claude, claude_env, fed, installed, whole_lines};

@@ -62,6 +62,12 @@ pub fn fed(mut command: Command, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
+/// The lines of a file that somebody else appends to: one without its end is still being written, and does not stand there yet.
+pub fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive('\n')
+        .filter_map(|line| line.strip_suffix('\n'))
+}
+
 /// A model that says what a script says; it ends with this value.
 pub struct Model {
     process: Child,
@@ -104,9 +110,7 @@ impl Model {
     /// The bodies of the requests that offered tools: what tools answered stands in them.
     pub fn requests(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let requests = text
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let requests = whole_lines(&text).map(|line| serde_json::from_str::<Value>(line).unwrap());
         let offers = |request: &Value| {
             request.pointer("/body/tools/0").is_some_and(Value::is_object)
                 && request.pointer("/door").is_some_and(|door| door == "model")

@@ -178,5 +178,5 @@ pub(crate) fn part(name: &str) -> Vec<String> {
 
 pub(crate) fn lines(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
+    muster_testkit::whole_lines(&text).map(str::to_owned).collect()
 }

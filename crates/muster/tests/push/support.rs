@@ -152,7 +152,7 @@ impl Agent {
     /// What was submitted to it, in order.
     pub(crate) fn taken(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.join("taken")).unwrap_or_default();
-        text.lines()
+        muster_testkit::whole_lines(&text)
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
     }

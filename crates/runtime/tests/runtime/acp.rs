@@ -27,7 +27,7 @@ fn chief(place: &Place, manners: &str) -> Arc<dyn Runtime> {
 /// The messages the agent got.
 fn heard(place: &Place) -> Vec<Value> {
     let text = fs::read_to_string(place.path("log")).unwrap_or_default();
-    text.lines()
+    muster_testkit::whole_lines(&text)
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
 }

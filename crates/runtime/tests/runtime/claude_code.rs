@@ -72,9 +72,7 @@ impl Model {
 
     fn requests(&self, door: &str) -> Vec<Value> {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let all = text
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let all = muster_testkit::whole_lines(&text).map(|line| serde_json::from_str::<Value>(line).unwrap());
         all.filter(|request| request["door"] == door).collect()
     }
 

@@ -192,7 +192,7 @@ impl Place {
     /// What a chief wrote down, in order.
     pub(crate) fn record(&self, name: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
-        text.lines()
+        muster_testkit::whole_lines(&text)
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
     }
