@@ -110,7 +110,7 @@ fn a_probe_fails_while_no_write_can_be_committed_although_reads_go_on() {
         let begun = std::time::Instant::now();
         let fault = db.probe().await.unwrap_err();
         assert_eq!(*fault.kind(), FaultKind::Unavailable, "{}", fault.chain());
-        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         assert!(muster_app::accounts::any_owner(&muster.app).await.unwrap());
         raw.run("ROLLBACK").await.unwrap();
         let begun = std::time::Instant::now();

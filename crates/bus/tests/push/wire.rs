@@ -107,7 +107,7 @@ fn a_pusher_waits_for_what_it_does_not_know_and_no_longer_than_it_said() {
     ask["waitMs"] = json!(30_000);
     let more = parse(&bob.ok("pending_messages", ask));
     later.join().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     assert_eq!(more.sources[0].entries.len(), 2);
 }
 

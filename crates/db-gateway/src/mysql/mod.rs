@@ -381,11 +381,13 @@ fn said(error: &mysql_async::Error) -> String {
     }
 }
 
+/// Ends a connection that is not used again. Ending its statement alone would not do: what lies with the server and has not begun yet would
+/// begin afterwards, and nobody would be there to end it.
 async fn kill(opts: Opts, id: u32) {
     let asking = async {
         if let Ok(mut conn) = Conn::new(opts).await {
-            // The statement may be over by now, and then there is nothing to end.
-            let _ = conn.query_drop(format!("KILL QUERY {id}")).await;
+            // It may be gone by now, and then there is nothing to end.
+            let _ = conn.query_drop(format!("KILL CONNECTION {id}")).await;
             let _ = conn.disconnect().await;
         }
     };

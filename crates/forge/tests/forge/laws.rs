@@ -186,7 +186,7 @@ async fn a_broken_answer_to_a_write_is_unknown_and_never_tried_again() {
             );
             let error = write(&forge).await;
             assert!(error.may_have_happened(), "{kind} {play}: {error}");
-            assert!(begin.elapsed() < Duration::from_secs(5));
+            assert!(begin.elapsed() < Duration::from_secs(30));
             server.done();
             assert_eq!(server.count(), 2);
         }

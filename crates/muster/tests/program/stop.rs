@@ -147,7 +147,7 @@ async fn a_second_signal_means_now() {
         let begun = std::time::Instant::now();
         server.signal(second);
         let said = server.ended();
-        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
         assert_eq!(said.code(), 130);
     }
 }

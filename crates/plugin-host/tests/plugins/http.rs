@@ -320,7 +320,7 @@ async fn a_server_that_wants_a_sign_in_points_elsewhere_or_is_late_is_dropped_al
         let mut agent = open(&world, &server).await;
         let begun = std::time::Instant::now();
         assert_eq!(agent.initialize().await["serverInfo"]["version"], "0", "{how}");
-        assert!(begun.elapsed() < Duration::from_secs(4), "{how}");
+        assert!(begun.elapsed() < Duration::from_secs(15), "{how}");
         assert!(agent.tools().await.is_empty());
         agent.close().await;
         let start = world.host.inspect("p").unwrap().capabilities[0]

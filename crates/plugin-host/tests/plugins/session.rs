@@ -155,7 +155,7 @@ async fn a_server_of_the_other_framing_is_found_out_whether_it_ends_or_keeps_sil
             "plugin_p_s",
             "{how}"
         );
-        assert!(begun.elapsed() < Duration::from_secs(10), "{how}");
+        assert!(begun.elapsed() < Duration::from_secs(25), "{how}");
         let result = agent.call("write", json!({"a": "\n"})).await;
         assert_eq!(
             result["content"][0]["text"], "called write with {\"a\": \"\\n\"}",
@@ -550,7 +550,7 @@ async fn a_late_answer_within_the_budget_counts_and_one_beyond_it_drops_the_serv
     let mut agent = world.agent_with(&key, options());
     let begun = Instant::now();
     assert!(agent.initialize().await["serverInfo"]["title"].is_null());
-    assert!(begun.elapsed() < Duration::from_secs(6));
+    assert!(begun.elapsed() < Duration::from_secs(25));
     assert!(agent.tools().await.is_empty());
     agent.close().await;
     assert!(world.happenings().contains(&"initialize_timeout".to_owned()));
@@ -559,7 +559,7 @@ async fn a_late_answer_within_the_budget_counts_and_one_beyond_it_drops_the_serv
 // spec: LIF-016 LIF-017
 #[tokio::test]
 async fn a_server_ends_with_its_session_and_so_does_all_that_it_started() {
-    for (how, longest) in [("plain", 1_900), ("stays", 4_000), ("stubborn", 6_000)] {
+    for (how, longest) in [("plain", 1_900), ("stays", 15_000), ("stubborn", 20_000)] {
         let world = World::new();
         never_ask(&world);
         let key = world.installed("p", &[how]);

@@ -195,7 +195,7 @@ async fn an_agent_that_falls_silent_is_asked_to_stop_and_ended() {
         reason,
         "the chief's agent said nothing for 600 milliseconds, and muster ended it."
     );
-    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     assert_eq!(methods(&place).last().unwrap(), "session/cancel");
     assert_gone(&agents(&place));
 }

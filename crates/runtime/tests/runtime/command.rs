@@ -218,7 +218,7 @@ async fn a_turn_that_never_ends_is_ended_with_everything_it_started() {
             "the chief's program did not finish within 500 milliseconds, and muster ended it."
         );
         assert!(
-            begun.elapsed() < Duration::from_secs(4),
+            begun.elapsed() < Duration::from_secs(30),
             "{script} took {:?}",
             begun.elapsed()
         );
@@ -242,7 +242,7 @@ async fn a_process_that_left_the_group_does_not_hold_the_turn() {
     let begun = Instant::now();
     let script = place.shell("setsid sh -c 'echo $$ > ../pids; exec sleep 60' & while [ ! -s ../pids ]; do sleep 0.01; done; echo hi");
     assert_eq!(reply(run(script, place.settings(), turn("c-1", "x")).await), "hi");
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     let escaped = place.pids("pids", 1);
     assert!(
         lives(escaped[0]),

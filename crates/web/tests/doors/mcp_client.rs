@@ -174,6 +174,6 @@ fn a_listening_server_answers_under_its_own_names_and_stops_in_time_for_a_waitin
         let answer = claim.await.unwrap().unwrap();
         assert_eq!(answer.status().as_u16(), 204, "it is told to ask again");
         server.end().await;
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     });
 }

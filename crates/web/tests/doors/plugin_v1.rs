@@ -326,7 +326,7 @@ fn a_body_of_5_mib_is_refused_quickly_and_stores_nothing() {
                 r#"413 application/json {"error":"the body is larger than 256 KiB; nothing was stored"}"#
             );
         }
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
         for path in ["/plugin/v1/drafts/claim", "/plugin/v1/drafts/1/result"] {
             let answer = doors
                 .send(

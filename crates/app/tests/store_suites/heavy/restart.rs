@@ -72,7 +72,7 @@ fn a_restart_of_postgres_loses_nothing_that_was_answered_and_muster_recovers_by_
             let from = Instant::now();
             let fault = add(&other, "while it is away").await.unwrap_err();
             assert_eq!(*fault.kind(), FaultKind::Unavailable, "{}", fault.chain());
-            assert!(from.elapsed() < Duration::from_secs(6), "{:?}", from.elapsed());
+            assert!(from.elapsed() < Duration::from_secs(20), "{:?}", from.elapsed());
             within(Duration::from_secs(15), "the others notice too", async || {
                 refused.load(Ordering::SeqCst) > 0
             })

@@ -344,7 +344,7 @@ fn a_process_of_ours_that_is_killed_in_the_middle_of_a_write_holds_nobody_up() {
         orphans += u32::from(lock.exists());
         let begun = Instant::now();
         post::send(&bus.home, &seat("carl"), &seat("ann"), "y").unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
         assert!(!lock.exists());
         if orphans == 3 {
             return;

@@ -72,7 +72,7 @@ fn a_daemon_that_stops_does_not_wait_for_a_wait_and_the_message_that_comes_later
         let begun = Instant::now();
         daemon.end(Signal::SIGTERM);
         assert!(
-            begun.elapsed() < Duration::from_secs(8),
+            begun.elapsed() < Duration::from_secs(15),
             "{sdk:?} {mode}: {:?}",
             begun.elapsed()
         );
