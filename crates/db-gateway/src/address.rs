@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
@@ -190,15 +190,6 @@ impl Url {
             roots,
             given: text.to_owned(),
         })
-    }
-
-    /// The file of a SQLite database.
-    #[must_use]
-    pub fn file(&self) -> Option<&Path> {
-        match &self.place {
-            Place::File(path) => Some(path),
-            _ => None,
-        }
     }
 
     /// Which kind of database it is.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use muster_policy::{Action, Permit, Resource};
 
 use crate::address::Url;
-use crate::answer::Answer;
+use crate::answer::{Answer, Rows};
 use crate::catalogue::{Description, Guarantee, Listed, Object, Schema, Wide};
 use crate::classify::{Class, Verdict, classify_connected};
 use crate::error::Error;
@@ -85,12 +85,21 @@ impl Server {
 
     async fn write(&self, statement: &str, limits: Limits) -> Result<Answer, Error> {
         match self {
-            Self::Postgres(server) => server.write(statement, limits).await.map(Answer::Rows),
-            Self::Mysql(server) => server.write(statement, limits).await.map(Answer::Rows),
+            Self::Postgres(server) => given_up(server.write(statement, limits).await),
+            Self::Mysql(server) => given_up(server.write(statement, limits).await),
             Self::Sqlite(file) => file.write(statement, limits).await.map(Answer::Rows),
             Self::Redis(server) => server.write(statement, limits).await,
             Self::Mongodb(server) => server.write(statement, limits).await,
         }
+    }
+}
+
+/// What the server stopped at its limit may be done in part: an engine without transactions keeps the rows that it had reached, and a procedure
+/// what it had committed.
+fn given_up(answer: Result<Rows, Error>) -> Result<Answer, Error> {
+    match answer {
+        Err(Error::TimedOut { after }) => Err(Error::GivenUp { after }),
+        answer => answer.map(Answer::Rows),
     }
 }
 

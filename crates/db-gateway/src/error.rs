@@ -62,6 +62,11 @@ pub enum Error {
         /// The server's own words, without secrets.
         why: String,
     },
+    /// It is a database of muster itself: whoever reads and writes there stands above every grant.
+    #[error(
+        "This is a database in which muster keeps its grants, tokens and audit log, so it is no connection; nothing of it was read or changed."
+    )]
+    Own,
     /// The mode in which nothing can be written could not be entered, so nothing was read either.
     #[error(
         "Nothing was read, because the database did not enter the mode in which it cannot be changed: {why}."
@@ -110,6 +115,7 @@ impl Error {
             Self::TimedOut { .. } | Self::GivenUp { .. } => Some("timeout"),
             Self::Unreachable { .. } => Some("unreachable"),
             Self::NotLetIn { .. } => Some("sign_in"),
+            Self::Own => Some("own_database"),
             Self::Unguarded { .. } => Some("unguarded"),
             _ => None,
         }
@@ -128,6 +134,7 @@ impl Error {
             | Self::GivenUp { .. }
             | Self::Unreachable { .. }
             | Self::NotLetIn { .. }
+            | Self::Own
             | Self::Unguarded { .. } => "engine_error",
         }
     }
@@ -249,10 +256,12 @@ impl Scrub {
 
     /// Either, as `away` says.
     pub(crate) fn closed(&self, why: impl fmt::Display, away: bool) -> Error {
-        Error::Unreachable {
-            why: self.clean(&why.to_string()),
-            away,
+        let mut why = self.clean(&why.to_string());
+        // A server that breaks off with an error need not say which.
+        if !why.contains(|letter: char| letter.is_alphanumeric()) {
+            "the server gave no reason".clone_into(&mut why);
         }
+        Error::Unreachable { why, away }
     }
 }
 

@@ -30,6 +30,7 @@ mod mysql;
 #[cfg(feature = "connect")]
 mod net;
 #[cfg(feature = "connect")]
+mod own;
 mod postgres;
 #[cfg(feature = "connect")]
 mod redis;

@@ -64,11 +64,19 @@ async fn stub(answers: Vec<Vec<u8>>) -> (u16, Arc<Mutex<Vec<u8>>>) {
     (port, heard)
 }
 
+/// What it answers to what every session begins with: whether it looks for its caller, and whether it is muster's own.
+fn begins() -> Vec<u8> {
+    [message(b'C', b"SELECT 1\0"), message(b'Z', b"I")]
+        .concat()
+        .repeat(2)
+}
+
 // spec: DBA-011
 #[tokio::test]
 async fn a_server_that_enters_no_read_only_mode_is_not_read() {
     let refusal = message(b'E', b"SERROR\0C0A000\0MREAD ONLY is not supported\0\0");
-    let (port, heard) = stub(vec![[refusal, message(b'Z', b"I")].concat()]).await;
+    let refused = [refusal, message(b'Z', b"I")].concat();
+    let (port, heard) = stub(vec![begins(), refused]).await;
     let url = Url::parse(&format!("postgres://u:SECRET@127.0.0.1:{port}/d")).unwrap();
     let connection = Connection::new(NAME.parse().unwrap(), url, None).unwrap();
     let error = connection
@@ -116,7 +124,7 @@ async fn a_server_that_cannot_look_for_its_caller_is_read_all_the_same() {
     ];
     let settled = [done(b"ROLLBACK\0"), ready(), done(b"DISCARD ALL\0"), ready()];
     let (port, heard) = stub(vec![
-        [refusal, ready()].concat(),
+        [refusal, ready(), done(b"SELECT 1\0"), ready()].concat(),
         read.concat(),
         settled.concat(),
         read.concat(),
@@ -152,15 +160,14 @@ fn to(url: &str) -> Connection {
 /// A server that lets muster in, does what it asks at the beginning, and then says nothing any more.
 async fn falls_silent() -> Connection {
     let done = [message(b'C', b"SET\0"), message(b'Z', b"I")].concat();
-    let (port, _) = stub(vec![done.clone(), done, Vec::new()]).await;
+    let (port, _) = stub(vec![begins(), done, Vec::new()]).await;
     to(&format!("postgres://u@127.0.0.1:{port}/d"))
 }
 
 // spec: DBA-013
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
-    let done = [message(b'C', b"SET\0"), message(b'Z', b"I")].concat();
-    let (port, _) = stub(vec![done, Vec::new()]).await;
+    let (port, _) = stub(vec![begins(), Vec::new()]).await;
     let connection = to(&format!("postgres://u@127.0.0.1:{port}/d"));
     let answer = connection.read(&permit(), "SELECT 1", short()).await;
     assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
@@ -180,6 +187,24 @@ async fn a_write_that_was_hung_up_on_may_be_done_or_not() {
         "{said}"
     );
     assert!(!said.contains("Stopped"), "{said}");
+}
+
+/// What a server stops at its own limit may have been done in part, by a procedure that commits in between.
+#[tokio::test]
+async fn a_write_that_the_server_stopped_may_be_done_in_part() {
+    let done = [message(b'C', b"SET\0"), message(b'Z', b"I")].concat();
+    let stopped = message(
+        b'E',
+        b"SERROR\0C57014\0Mcanceling statement due to statement timeout\0\0",
+    );
+    let stopped = [stopped, message(b'Z', b"I")].concat();
+    let (port, _) = stub(vec![begins(), done, stopped]).await;
+    let connection = to(&format!("postgres://u@127.0.0.1:{port}/d"));
+    let error = connection
+        .write(&permit(), "CALL p()", true, short())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::GivenUp { .. }), "{error:?}");
 }
 
 /// Who takes a connection and says nothing is not there, however short the time of a statement is: nothing was asked of it yet.
@@ -286,8 +311,7 @@ async fn a_session_that_is_replaced_tells_who_is_not_let_in() {
                 ready(),
             ];
             let settled = [done(b"ROLLBACK\0"), ready(), done(b"DISCARD ALL\0"), ready()];
-            let looks = [done(b"SELECT 1\0"), ready()];
-            for answer in [hello, looks.concat(), read.concat(), settled.concat()] {
+            for answer in [hello, begins(), read.concat(), settled.concat()] {
                 let _ = stream.write_all(&answer).await;
                 let _ = stream.read(&mut buffer).await;
             }

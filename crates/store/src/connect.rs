@@ -1,13 +1,9 @@
 //! A database that is open: runs jobs on the write lane and readers of SQLite or the pool of Postgres. Never decides what a job does.
 
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use std::str::FromStr as _;
 use std::sync::Arc;
 
 use muster_core::Fault;
 use muster_core::ids::OwnerId;
-use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqlitePool;
 
 use crate::JobFuture;
@@ -46,7 +42,6 @@ pub(crate) enum Pool {
     Sqlite {
         lane: Lane,
         readers: SqlitePool,
-        file: PathBuf,
     },
     Postgres {
         server: Server,
@@ -61,20 +56,6 @@ impl Drop for Inner {
             hints.iter().for_each(tokio::task::JoinHandle::abort);
         }
     }
-}
-
-/// Where a Postgres is found, and which of its databases. Without a name it is the one that is called like the user.
-fn address(options: &PgConnectOptions) -> (String, u16, String) {
-    let host = options.get_host();
-    let socket = options.get_socket().map(|folder| folder.display().to_string());
-    let is_here = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
-    let place = match socket {
-        Some(folder) => folder,
-        None if is_here => "localhost".to_owned(),
-        None => host.to_owned(),
-    };
-    let database = options.get_database().unwrap_or_else(|| options.get_username());
-    (place, options.get_port(), database.to_owned())
 }
 
 impl Db {
@@ -107,24 +88,6 @@ impl Db {
             Pool::Sqlite { .. } => Engine::Sqlite,
             Pool::Postgres { .. } => Engine::Postgres,
         }
-    }
-
-    /// Whether this database is the file at `path`, by whichever name. A file that is not there is not this one.
-    pub fn is_file(&self, path: &Path) -> bool {
-        let Pool::Sqlite { file, .. } = &self.inner.pool else {
-            return false;
-        };
-        let node = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino()));
-        matches!((node(file), node(path)), (Ok(own), Ok(other)) if own == other)
-    }
-
-    /// Whether `url` names this very database of a Postgres, with whichever account: the same host, port and database. Two names of one
-    /// machine are not known to be the same, but for its own.
-    pub fn is_server(&self, url: &str) -> bool {
-        let Place::Postgres(own) = &self.inner.place else {
-            return false;
-        };
-        PgConnectOptions::from_str(url).is_ok_and(|other| address(own) == address(&other))
     }
 
     /// Wake-ups of this database.

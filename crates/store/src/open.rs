@@ -165,11 +165,7 @@ async fn open_sqlite(path: &Path, options: &Options) -> Result<Db, OpenError> {
     let wakeups = Wakeups::default();
     let lane = Lane::start(writer, wakeups.clone());
     Ok(Db::of(
-        Pool::Sqlite {
-            lane,
-            readers,
-            file: path.to_owned(),
-        },
+        Pool::Sqlite { lane, readers },
         wakeups,
         Place::Folder(options.lock_folder.clone()),
         probe,

@@ -88,6 +88,20 @@ fn with_database(url: &str, name: &str) -> String {
 }
 
 impl PgDatabase {
+    /// One without any table, such as somebody else's.
+    pub async fn empty() -> Self {
+        let name = format!("other_{}_{}", std::process::id(), unique());
+        let mut conn = connect(&postgres_admin_url()).await;
+        conn.execute(AssertSqlSafe(format!("CREATE DATABASE {name} OWNER muster_app")))
+            .await
+            .unwrap();
+        conn.close().await.unwrap();
+        Self {
+            url: with_database(&std::env::var("MUSTER_TEST_PG_URL").unwrap(), &name),
+            name,
+        }
+    }
+
     /// Copies the migrated template, which the first caller makes.
     pub async fn fresh() -> Self {
         let admin = postgres_admin_url();

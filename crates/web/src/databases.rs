@@ -2,11 +2,10 @@
 
 use muster_app::App;
 use muster_app::accounts::AgentCaller;
-use muster_app::databases::{self, DatabaseError, DbUrl};
+use muster_app::databases::{self, DatabaseError};
 use muster_app::settings;
 use muster_app::tasks::By;
 use muster_core::Fault;
-use muster_core::engine::Engine;
 use muster_core::ids::{ConnectionId, OwnerId};
 use muster_db_gateway::{Connection, Error, Guarantee, InvalidUrl, Limits, Url, Wide};
 use muster_policy::{Resource, ScopeKind};
@@ -32,21 +31,6 @@ pub enum NotOpened {
         .0.reasons.join(" ")
     )]
     Wide(Wide),
-    /// It is muster's own database: whoever reads and writes there stands above every grant.
-    #[error(
-        "muster keeps its grants, tokens and audit log in this very database, so it is no connection; nothing was read or stored"
-    )]
-    Own,
-}
-
-/// Whether an address names muster's own database.
-pub fn is_own(app: &App, url: &DbUrl) -> bool {
-    let text = url.secret().expose();
-    match Url::parse(text) {
-        Ok(url) if url.file().is_some_and(|file| app.db.is_file(file)) => true,
-        Ok(url) => url.engine() == Engine::Postgres && app.db.is_server(text),
-        Err(_) => false,
-    }
 }
 
 /// An owner's connection, ready to be used by the owner. Its account is looked at before its first use, where that could not be done when it was added;
@@ -113,9 +97,6 @@ async fn look(
 /// The connection, and whether its account was looked at. No server is reached.
 async fn put_together(app: &App, owner: OwnerId, id: ConnectionId) -> Result<(Connection, bool), NotOpened> {
     let urls = databases::url(app, owner, id).await?;
-    if is_own(app, &urls.read) || urls.write.as_ref().is_some_and(|url| is_own(app, url)) {
-        return Err(NotOpened::Own);
-    }
     let read = Url::parse(urls.read.secret().expose())?;
     let write = urls
         .write

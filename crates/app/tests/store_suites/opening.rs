@@ -285,7 +285,7 @@ fn first_starts_at_once_all_succeed() {
                 None,
             ),
             Engine::Postgres => {
-                let database = runtime.block_on(empty());
+                let database = runtime.block_on(PgDatabase::empty());
                 (database.url.clone(), Some(database))
             }
         };
@@ -370,16 +370,6 @@ async fn a_wait_for_a_database_that_another_process_makes_ready_is_bounded_and_n
     db.close().await;
 }
 
-/// A database on the throw-away cluster without any table.
-async fn empty() -> PgDatabase {
-    let database = PgDatabase::fresh().await;
-    let mut conn = Raw::as_muster(&database.url).await;
-    for text in ["DROP SCHEMA public CASCADE", "CREATE SCHEMA public"] {
-        conn.execute(text).await.unwrap();
-    }
-    database
-}
-
 #[test]
 fn a_second_opening_finds_what_the_first_one_stored() {
     on_both(|muster| async move {
@@ -446,34 +436,4 @@ async fn asks_of_an_earlier_version_stay_as_they_were_and_those_whose_callers_ar
         assert!(raw.run(&text).await.is_err(), "{text}");
     }
     raw.close().await;
-}
-
-#[test]
-fn a_database_knows_its_own_address_whoever_signs_in_there() {
-    on_both(|muster| async move {
-        let db = &muster.app.db;
-        let dir = &muster.dir;
-        if db.engine() == Engine::Sqlite {
-            let own = dir.path().join("muster.db");
-            let (link, other) = (dir.path().join("link.db"), dir.path().join("other.db"));
-            std::os::unix::fs::symlink(&own, &link).unwrap();
-            std::fs::write(&other, "").unwrap();
-            assert!(db.is_file(&own) && db.is_file(&link));
-            assert!(!db.is_file(&other) && !db.is_file(&dir.path().join("none.db")));
-            assert!(!db.is_server("postgres://localhost/muster"));
-            return;
-        }
-        let own: (String,) = sqlx::query_as("SELECT current_database()::text")
-            .fetch_one(&mut PgConnection::connect(&muster.url).await.unwrap())
-            .await
-            .unwrap();
-        let admin = postgres_admin_url();
-        assert!(db.is_server(&muster.url));
-        // The superuser's own database is another one of the same server.
-        assert!(!db.is_server(&admin));
-        let (_, query) = admin.split_once('?').unwrap();
-        assert!(db.is_server(&format!("postgresql://somebody:pw@localhost/{}?{query}", own.0)));
-        assert!(!db.is_server(&format!("postgres://somebody@db.example.test/{}", own.0)));
-        assert!(!db.is_server("no address") && !db.is_file(dir.path()));
-    });
 }

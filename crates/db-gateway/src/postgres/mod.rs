@@ -18,6 +18,7 @@ use crate::answer::{Cell, Collector, Column, Rows};
 use crate::classify::asked::{Asked, asked};
 use crate::error::Error;
 use crate::limits::Limits;
+use crate::own;
 use asking::{Question, questions};
 use wire::{Held, Incoming, Session, told};
 
@@ -38,6 +39,23 @@ const LOOKS: &str = "1s";
 /// Whether the server takes that: not before PostgreSQL 14, not on every system, not every server that speaks its protocol. The setting
 /// holds for this one statement alone.
 const MAY_LOOK: &str = "SELECT pg_catalog.set_config('client_connection_check_interval', '1s', true)";
+
+/// Ends in a division by zero where muster's own tables stand in one schema. Any account may look into the catalogue, whatever else it may do.
+fn not_musters_own() -> String {
+    format!(
+        "SELECT 1 OPERATOR(pg_catalog./) (CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_class c \
+         WHERE c.relname OPERATOR(pg_catalog.=) ANY ('{{{}}}'::pg_catalog.name[]) \
+         AND c.relkind OPERATOR(pg_catalog.=) 'r'::pg_catalog.\"char\" \
+         GROUP BY c.relnamespace HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) {}) THEN 0 ELSE 1 END)",
+        own::TABLES.join(","),
+        own::TABLES.len()
+    )
+}
+
+/// What a division by zero is told as.
+const DIVISION_BY_ZERO: &str = "22012";
+/// How the codes begin of what a server does not have, or does not know in these words.
+const NO_SUCH_THING: [&str; 2] = ["42", "0A"];
 
 /// Nothing stands in front of the server's own functions, wherever the account's `search_path` puts them. Everywhere else they come first by themselves.
 const PATH: &str = "SELECT pg_catalog.set_config('search_path', CASE \
@@ -73,10 +91,18 @@ impl Server {
         let connecting = async {
             let mut session = Session::connect(&self.url).await?;
             session.put_own(MAY_LOOK)?;
+            session.put_own(&not_musters_own())?;
             session.send().await?;
             // One that is gone by now is told by what comes next.
             session.looks = settle(&mut session).await.is_ok();
-            Ok(session)
+            match settled(&mut session).await? {
+                Some((code, _)) if code == DIVISION_BY_ZERO => Err(Error::Own),
+                // A server that only speaks the protocol may have no such catalogue.
+                Some((code, message)) if !NO_SUCH_THING.iter().any(|begins| code.starts_with(begins)) => {
+                    Err(session.scrub.unreachable(format!("{message} ({code})")))
+                }
+                _ => Ok(session),
+            }
         };
         let patience = limits.connecting();
         tokio::time::timeout(patience, connecting)
@@ -239,21 +265,30 @@ async fn guarded(
     Ok((answer, rolled_back && discarded))
 }
 
-/// Reads up to the end of one command of this crate.
+/// Reads up to the end of one command of this crate, which nothing may stop.
 async fn settle(session: &mut Session) -> Result<(), Error> {
+    match settled(session).await? {
+        None => Ok(()),
+        Some((code, message)) => Err(session.scrub.unreachable(format!("{message} ({code})"))),
+    }
+}
+
+/// Reads up to the end of one command of this crate: the code and the words of the error that it ended in.
+async fn settled(session: &mut Session) -> Result<Option<(String, String)>, Error> {
     let mut failed = None;
     loop {
         match session.message(0).await? {
             Message::ReadyForQuery(body) => {
                 return match failed {
-                    None if body.status() == b'I' => Ok(()),
-                    None => Err(session.scrub.unreachable("the session is still in a transaction")),
-                    Some(error) => Err(error),
+                    None if body.status() != b'I' => {
+                        Err(session.scrub.unreachable("the session is still in a transaction"))
+                    }
+                    failed => Ok(failed),
                 };
             }
             Message::ErrorResponse(body) => {
                 let (code, message, _) = told(&mut body.fields());
-                failed = Some(session.scrub.unreachable(format!("{message} ({code})")));
+                failed = Some((code, message));
             }
             _ => {}
         }

@@ -204,7 +204,9 @@ fn refused(error: Error, account: impl Fn(&str) -> bool, scrub: &Scrub) -> Error
         Error::Engine { ref code, .. } if code == "BUSY" => error,
         Error::Engine { code, message, .. } => {
             let why = format!("{code} {message}");
-            if code != "LOADING" && account(&code) {
+            // Said with the word of every other error, before the server has looked at any name.
+            let full = message.starts_with("max number of clients");
+            if code != "LOADING" && !full && account(&code) {
                 scrub.not_let_in(why)
             } else {
                 scrub.unreachable(why)

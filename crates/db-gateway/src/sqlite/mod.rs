@@ -20,6 +20,7 @@ use crate::catalogue::{Guarantee, first};
 use crate::classify::sqlite::{ASKING, GETTERS};
 use crate::error::Error;
 use crate::limits::Limits;
+use crate::own;
 use thread::Stop;
 
 /// The largest value that a reading statement may make or read. One step of the machine works on values as a whole and is not interrupted, so
@@ -248,12 +249,29 @@ fn open(path: &Path, limits: Limits, mode: Mode, stop: &Arc<Stop>) -> Result<Con
     connection
         .progress_handler(STEPS, Some(move || stop.is_told() || Instant::now() >= deadline))
         .map_err(unguarded)?;
+    // Of the file that is open now, and not of the one that a name led to a moment ago.
+    if is_musters_own(&connection).map_err(|error| failed(&error, limits))? {
+        return Err(Error::Own);
+    }
     connection
         .authorizer(Some(move |context: AuthContext<'_>| {
             authorize(mode, &context.action)
         }))
         .map_err(unguarded)?;
     Ok(connection)
+}
+
+/// Whether muster's own tables stand in the file.
+fn is_musters_own(connection: &Connection) -> rusqlite::Result<bool> {
+    let names = own::TABLES.map(|name| format!("'{name}'")).join(",");
+    connection.query_row(
+        &format!(
+            "SELECT count(*) = {} FROM main.sqlite_schema WHERE type = 'table' AND name IN ({names})",
+            own::TABLES.len()
+        ),
+        [],
+        |row| row.get(0),
+    )
 }
 
 /// What SQLite may do on behalf of a statement; asked while it is prepared.

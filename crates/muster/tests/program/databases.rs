@@ -15,7 +15,11 @@ mod servers;
 
 /// A place with an owner and a project.
 pub(crate) fn place() -> Place {
-    let place = Place::new();
+    furnished(Place::new())
+}
+
+/// With an owner and a project.
+pub(crate) fn furnished(place: Place) -> Place {
     place.add_owner("ada");
     std::fs::create_dir_all(place.path("root")).unwrap();
     let root = place.path("root").display().to_string();
@@ -45,7 +49,7 @@ impl Postgres {
         if engines().len() < 2 {
             return None;
         }
-        let database = PgDatabase::fresh().await;
+        let database = PgDatabase::empty().await;
         let admin = Look::postgres(&database.admin_url()).await;
         let role = format!("reader_{}", database.name);
         for statement in [

@@ -39,11 +39,18 @@ pub(super) async fn account(gateway: &Gateway, accepted: bool) -> Result<Account
     let seen = |wide| Account { wide, looked: true };
     if gateway.engine() == Engine::Sqlite {
         // A file has no accounts, and may well be made later.
-        if let Err(error) = gateway.test().await {
-            output::notice(&terminal(&format!(
-                "muster: {} It is stored all the same; muster db test tells when it is there",
-                sentence(&error)
-            )));
+        for tried in [gateway.test().await.map(Some), gateway.test_write().await] {
+            match tried {
+                Err(Error::Own) => return Err(own()),
+                Err(error) => {
+                    output::notice(&terminal(&format!(
+                        "muster: {} It is stored all the same; muster db test tells when it is there",
+                        sentence(&error)
+                    )));
+                    break;
+                }
+                Ok(_) => {}
+            }
         }
         return Ok(seen(false));
     }
@@ -117,6 +124,7 @@ fn word(error: &Error) -> &'static str {
         Some("unreachable") => "unreachable",
         Some("sign_in") => "sign_in",
         Some("timeout") => "timeout",
+        Some("own_database") => "own_database",
         _ => error.code(),
     }
 }
@@ -129,7 +137,14 @@ fn failed(error: &Error, sentence: &str) -> Failure {
     }
 }
 
+fn own() -> Failure {
+    failed(&Error::Own, &format!("{} Nothing was stored.", Error::Own))
+}
+
 fn unreached(error: &Error, which: &str) -> Failure {
+    if *error == Error::Own {
+        return own();
+    }
     failed(
         error,
         &format!("what the account of {which} may do could not be looked at, so nothing was stored. {error}"),
@@ -146,7 +161,6 @@ fn not_opened(error: NotOpened) -> Failure {
     match error {
         NotOpened::Stored(error) => refused(error),
         NotOpened::Address(_) | NotOpened::Together(_) => Failure::refused("bad_address", sentence),
-        NotOpened::Own => Failure::refused("own_database", sentence),
         NotOpened::Unseen(error) => failed(&error, &sentence),
         NotOpened::Wide(found) => too_wide(&found, &sentence),
     }

@@ -11,7 +11,6 @@ use muster_core::Secret;
 use muster_core::engine::Engine;
 use muster_core::ids::OwnerId;
 use muster_core::text::terminal;
-use muster_web::databases::{NotOpened, is_own};
 use serde_json::{Value, json};
 
 use super::{integration, offline, owner, project, shown, warns_of_the_key};
@@ -173,13 +172,6 @@ async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {
     let (url, write_url) = (whole(url)?, write_url.map(whole).transpose()?);
     let url = DbUrl::parse(url).map_err(refused)?;
     let write_url = write_url.map(DbUrl::parse).transpose().map_err(refused)?;
-    if [Some(&url), write_url.as_ref()]
-        .into_iter()
-        .flatten()
-        .any(|url| is_own(app, url))
-    {
-        return Err(Failure::refused("own_database", NotOpened::Own.to_string()));
-    }
     let gateway = look::gateway(&url, write_url.as_ref())?;
     let owner = owner(app, &args.owner).await?;
     let project = project::find(app, owner, &args.project).await?.id;

@@ -161,11 +161,6 @@ impl From<NotOpened> for Failed {
                 .with("engine_code", "address")
             }
             NotOpened::Together(error) | NotOpened::Unseen(error) => error.into(),
-            NotOpened::Own => Self::new(
-                "engine_error",
-                "This is the database of muster itself, which no call reaches; nothing was done. Your owner can remove the connection.",
-            )
-            .with("engine_code", "own_database"),
             NotOpened::Wide(found) => {
                 // Why is in the server's words.
                 tracing::warn!(
