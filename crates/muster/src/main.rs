@@ -9,6 +9,7 @@ mod parse;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use muster_plugin_host::launch;
 use nix::sys::signal::Signal;
@@ -39,6 +40,9 @@ fn called_by(mut args: Vec<OsString>) -> Vec<OsString> {
     }
     args
 }
+
+/// How long the end of the program waits for work that has not heard of it.
+const STILL_AT_WORK: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -100,6 +104,9 @@ fn main() -> ExitCode {
     if one_thread {
         // A client that asked for the end may hold standard input open; the read of it must not hold the process.
         runtime.shutdown_background();
+    } else {
+        // What waits for a lock of another process, or for a disk that does not answer, must not hold it for ever either.
+        runtime.shutdown_timeout(STILL_AT_WORK);
     }
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,10 +2,12 @@
 //! once, and never taken for empty when it cannot be read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use muster_core::{Fault, FaultKind, Time};
 use serde::{Deserialize, Serialize};
@@ -171,6 +173,13 @@ impl Ledger {
 /// What a file's inode says, as far as it changes when the file does.
 pub(crate) type Stamp = (u64, u64, u64, i64, i64);
 
+/// How long an act waits while another process holds the ledger: the longest that a large package is copied.
+const ACT_WAITS: Duration = Duration::from_secs(30);
+/// How long a note waits. What a session notes is missed less than the answer that it holds up.
+const NOTE_WAITS: Duration = Duration::from_secs(10);
+/// How long between two looks whether the lock is free.
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// Where the ledger lies.
 #[derive(Debug, Clone)]
 pub(crate) struct Book {
@@ -178,6 +187,8 @@ pub(crate) struct Book {
     lock: PathBuf,
     most_noted: usize,
     largest: u64,
+    act_waits: Duration,
+    note_waits: Duration,
 }
 
 impl Book {
@@ -188,6 +199,8 @@ impl Book {
             lock: folder.join("ledger.lock"),
             most_noted: MOST_NOTED,
             largest: LARGEST,
+            act_waits: ACT_WAITS,
+            note_waits: NOTE_WAITS,
         }
     }
 
@@ -249,7 +262,7 @@ impl Book {
 
     /// Reads it under its lock, so that no act of another process is halfway while `look` looks.
     pub(crate) fn still<T>(&self, look: impl FnOnce(&Ledger) -> T) -> Result<T, Fault> {
-        let _lock = self.lock()?;
+        let _lock = self.lock(self.act_waits)?;
         Ok(look(&self.read()?))
     }
 
@@ -268,7 +281,7 @@ impl Book {
         change: impl FnOnce(&mut Ledger) -> Result<T, E>,
         settle: impl FnOnce(&Ledger),
     ) -> Result<T, E> {
-        let _lock = self.lock()?;
+        let _lock = self.lock(if durable { self.act_waits } else { self.note_waits })?;
         let before = self.read()?;
         let mut after = before.clone();
         let changed = change(&mut after);
@@ -311,8 +324,8 @@ impl Book {
         tree::replace(&self.path, &text, durable).map_err(|error| failed("write", &self.path, &error))
     }
 
-    /// Waits for the lock. It goes when the file is closed, also by a death.
-    fn lock(&self) -> Result<File, Fault> {
+    /// Waits for the lock, but not without end: whoever holds it may be stopped. It goes when the file is closed, also by a death.
+    fn lock(&self, patience: Duration) -> Result<File, Fault> {
         if let Some(folder) = self.lock.parent() {
             make_folder(folder)?;
         }
@@ -322,8 +335,24 @@ impl Book {
             .mode(0o600)
             .open(&self.lock)
             .map_err(|error| failed("open", &self.lock, &error))?;
-        file.lock().map_err(|error| failed("lock", &self.lock, &error))?;
-        Ok(file)
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(error)) => return Err(failed("lock", &self.lock, &error)),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < patience => thread::sleep(AGAIN),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Fault::new(
+                        FaultKind::Unavailable,
+                        format!(
+                            "another process is at work on the plugin packages and has held {} for {} s, so nothing was changed; try again when it is done",
+                            self.lock.display(),
+                            patience.as_secs_f64()
+                        ),
+                    ));
+                }
+            }
+        }
     }
 }
 
@@ -448,6 +477,47 @@ mod tests {
         fs::write(dir.path().join("ledger.json"), vec![b' '; 2_001]).unwrap();
         let refused = book.read().unwrap_err().to_string();
         assert!(refused.contains("nothing of any package starts"), "{refused}");
+    }
+
+    #[test]
+    fn a_lock_that_somebody_never_lets_go_ends_the_wait_and_says_which() {
+        let dir = tempfile::tempdir().unwrap();
+        let book = Book {
+            act_waits: Duration::from_millis(200),
+            note_waits: Duration::from_millis(100),
+            ..Book::new(dir.path())
+        };
+        book.note(|_| ()).unwrap();
+        let held = File::open(dir.path().join("ledger.lock")).unwrap();
+        held.lock().unwrap();
+        let add = |ledger: &mut Ledger| {
+            drop(
+                ledger
+                    .trust
+                    .insert(crate::ServerKey::new("p", "s").stable_id(), Trust::default()),
+            )
+        };
+        let refused = [
+            book.note(add).unwrap_err(),
+            changed(&book, |ledger| {
+                add(ledger);
+                Ok(())
+            })
+            .unwrap_err(),
+            book.still(|_| ()).unwrap_err(),
+        ];
+        for fault in refused {
+            assert_eq!(*fault.kind(), FaultKind::Unavailable);
+            let said = fault.to_string();
+            assert!(
+                said.contains("ledger.lock") && said.contains("nothing was changed"),
+                "{said}"
+            );
+        }
+        assert!(book.read().unwrap().trust.is_empty());
+        drop(held);
+        book.note(add).unwrap();
+        assert_eq!(book.read().unwrap().trust.len(), 1);
     }
 
     #[test]

@@ -392,3 +392,55 @@ fn a_stored_copy_that_somebody_changed_is_not_stored_again_in_silence() {
         "{said:?}"
     );
 }
+
+/// A page's act that waits for the packages' ledger, which another process holds and does not let go.
+#[tokio::test]
+async fn a_server_ends_in_time_while_another_process_holds_the_packages_ledger() {
+    let place = Place::new();
+    place.add_owner("ada");
+    let folder = place.package("tools", &["python3", "mcp/server.py"]);
+    place.ok(&["plugins", "install", &folder.display().to_string()]);
+    place.ok(&["plugins", "approve", "tools"]);
+    let hash = place.json(&["plugins", "inspect", "tools"])["capabilities"][0]["definition_hash"].clone();
+    let server = place.serve();
+    let browser = server.sign_in("ada").await;
+    let lock = place.data().join("plugins/ledger.lock");
+    let held = std::fs::File::open(&lock).unwrap();
+    held.lock().unwrap();
+    let fields = [
+        ("about", "plugin:tools:mcp_server:s".to_owned()),
+        ("act", "disable".to_owned()),
+        ("hash", hash.as_str().unwrap().to_owned()),
+    ];
+    let acting = tokio::spawn(async move {
+        let fields: Vec<(&str, &str)> = fields
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        browser
+            .try_submit("/plugins/packages/tools", &fields)
+            .await
+            .is_ok_and(|answer| answer.status == 303)
+    });
+    let waits = || {
+        std::fs::read_dir(format!("/proc/{}/fd", server.pid()))
+            .unwrap()
+            .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+            .any(|file| file == lock)
+    };
+    for _ in 0..3_000 {
+        if waits() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(waits(), "the act never came to the lock");
+    let (said, _) = server.stop();
+    assert_eq!(said.code(), 0, "{said:?}");
+    assert!(!acting.await.unwrap(), "it was told as done");
+    drop(held);
+    // What was not told as done is not done, and has no row.
+    let status = place.json(&["plugins", "inspect", "tools"])["capabilities"][0]["status"].clone();
+    assert_ne!(status, "trusted_disabled");
+    assert!(rows(&place).iter().all(|(event, _)| event != "package.disable"));
+}

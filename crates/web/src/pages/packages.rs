@@ -7,8 +7,8 @@ use axum::response::Response;
 use http::StatusCode;
 use muster_app::accounts::{self, BrowserCaller};
 use muster_app::packages::{Done, Hash, record};
-use muster_core::Fault;
 use muster_core::clock::Time;
+use muster_core::{Fault, FaultKind};
 use muster_plugin_host::{Act, Host, PluginError, Target};
 use serde::Deserialize;
 
@@ -229,6 +229,13 @@ fn refused(error: &PluginError, own: Option<&str>) -> Response {
         words: "Back to the package",
     });
     match error {
+        // It is no database that is away: another process holds the packages' own ledger.
+        PluginError::Fault(fault) if *fault.kind() == FaultKind::Unavailable => refuse::page(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Not now",
+            &refuse::sentence(&fault.to_string()),
+            back,
+        ),
         PluginError::Fault(fault) => refuse::fault(fault),
         PluginError::NotFound(_) => refuse::page(
             StatusCode::NOT_FOUND,
