@@ -17,7 +17,7 @@ pub(crate) use bus::{
 };
 pub(crate) use inbox::{Chief, Connector, Runtime};
 pub(crate) use packages::{Exec, Plugins, Review, ServePackage};
-pub(crate) use resources::{Db, DbAdd, ForgeKind, Host, Integration, Project, Task, TaskStatus};
+pub(crate) use resources::{Db, DbAdd, DbSetUrl, ForgeKind, Host, Integration, Project, Task, TaskStatus};
 
 /// A self-hosted control plane for your fleet of AI coding agents.
 #[derive(Debug, Parser)]

@@ -15,6 +15,11 @@ pub enum DatabaseError {
     /// The two accounts are of two engines.
     #[error("the write account's address must be one of the same engine; nothing was stored")]
     OtherEngine,
+    /// The new address is of another engine than the connection.
+    #[error(
+        "a connection stays with the engine that it was added with, for which its policies were made; add another connection instead. Nothing was changed"
+    )]
+    EngineStays,
     /// Another live connection has the name.
     #[error(
         "you already have a database connection of this name; choose another name, or remove that one first"

@@ -10,6 +10,9 @@ pub use error::DatabaseError;
 pub use log::{
     Checked, LastCheck, Look, Ran, by_owner, checked, last_checks, last_statements, stopped_by_gate,
 };
-pub use ops::{Connection, NewConnection, Urls, add, find, list, looked, remove, rename, url};
+pub use ops::{
+    Connection, NewConnection, NewUrls, NewWrite, Sealed, Urls, add, find, list, looked, remove, rename,
+    sealed, set_url, url,
+};
 pub use sql::STATEMENTS;
 pub use state::DbUrl;

@@ -6,7 +6,7 @@ use muster_core::ids::{ConnectionId, OwnerId, ProjectId};
 use muster_core::text::Slug;
 use muster_core::{Fault, Secret};
 use muster_store::Tx;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{DatabaseError, DbUrl, sql};
 use crate::audit::{self, Event, Subject};
@@ -50,6 +50,34 @@ pub struct NewConnection {
     pub wide: bool,
     /// Whether the account was looked at. A file of SQLite needs no look, and what is taken as wide without one is taken unseen.
     pub looked: bool,
+}
+
+/// Which addresses of a connection are replaced. What is not named stays.
+#[derive(Debug, Clone)]
+pub struct NewUrls {
+    /// Where, with the account that reads; and of that account [`NewConnection::wide`] and [`NewConnection::looked`].
+    pub read: Option<(DbUrl, bool, bool)>,
+    /// The one with the account that writes.
+    pub write: NewWrite,
+}
+
+/// What becomes of the address with the account that writes.
+#[derive(Debug, Clone)]
+pub enum NewWrite {
+    /// It stays.
+    Kept,
+    /// There is none any more.
+    Removed,
+    /// It is this one.
+    Set(DbUrl),
+}
+
+/// The addresses as they are stored. Each replacement makes them others, whatever they say.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sealed {
+    read: String,
+    write: Option<String>,
+    looked: bool,
 }
 
 /// The addresses of a connection, for the gateway alone.
@@ -188,13 +216,7 @@ pub(super) async fn of(tx: &mut Tx, connection: ConnectionId) -> Result<Connecti
 /// # Errors
 /// [`DatabaseError::NotFound`], [`DatabaseError::Seal`], or a fault.
 pub async fn url(app: &App, owner: OwnerId, connection: ConnectionId) -> Result<Urls, DatabaseError> {
-    let row: Option<(String, Option<String>, bool)> = app
-        .db
-        .read(owner, move |tx| {
-            Box::pin(async move { tx.optional(&sql::URLS, (connection,)).await })
-        })
-        .await?;
-    let (read, write, looked) = row.ok_or(DatabaseError::NotFound)?;
+    let Sealed { read, write, looked } = sealed(app, owner, connection).await?;
     let key = seal::held(app)?;
     let open = |column, sealed: &str| -> Result<DbUrl, DatabaseError> {
         let url: Secret = key.open(&place(owner, connection, column), sealed)?;
@@ -205,6 +227,73 @@ pub async fn url(app: &App, owner: OwnerId, connection: ConnectionId) -> Result<
         write: write.map(|sealed| open("write_url", &sealed)).transpose()?,
         looked,
     })
+}
+
+/// The addresses of a live database connection, still sealed: whether they are the same as a moment ago.
+///
+/// # Errors
+/// [`DatabaseError::NotFound`], or a fault.
+pub async fn sealed(app: &App, owner: OwnerId, connection: ConnectionId) -> Result<Sealed, DatabaseError> {
+    let row: Option<(String, Option<String>, bool)> = app
+        .db
+        .read(owner, move |tx| {
+            Box::pin(async move { tx.optional(&sql::URLS, (connection,)).await })
+        })
+        .await?;
+    let (read, write, looked) = row.ok_or(DatabaseError::NotFound)?;
+    Ok(Sealed { read, write, looked })
+}
+
+/// Replaces addresses of a database connection, and forgets what was found out about the old ones. Its id, which is what grants hold, stays. The
+/// database is not contacted.
+///
+/// # Errors
+/// [`DatabaseError::NotFound`], [`DatabaseError::EngineStays`], [`DatabaseError::Seal`], or a fault.
+pub async fn set_url(
+    app: &App,
+    owner: OwnerId,
+    connection: ConnectionId,
+    new: NewUrls,
+) -> Result<Connection, DatabaseError> {
+    let key = seal::ready(app).await?;
+    let now = app.clock.now();
+    app.db
+        .write_in_turn(owner, RESOURCES, owner.get(), move |tx| {
+            Box::pin(async move {
+                let before = of(tx, connection).await?;
+                let engine = before.engine;
+                let mut data = Map::from_iter([("name".to_owned(), json!(before.name))]);
+                if let Some((url, wide, looked)) = new.read {
+                    if url.engine() != engine {
+                        return Err(DatabaseError::EngineStays);
+                    }
+                    let seen = looked || engine == Engine::Sqlite;
+                    // What was taken unseen as wide is not looked at later either.
+                    let looked_at = (seen || wide).then_some(now);
+                    let sealed = key.seal(&place(owner, connection, "url"), url.secret())?;
+                    tx.run(&sql::SET_URL, (connection, sealed, wide, looked_at))
+                        .await?;
+                    let found = json!({"wide": wide, "looked": seen, "unseen": wide && !seen});
+                    data.insert("read".to_owned(), found);
+                }
+                let write = match new.write {
+                    NewWrite::Kept => None,
+                    NewWrite::Removed => Some(("removed", None)),
+                    NewWrite::Set(url) if url.engine() == engine => {
+                        let sealed = key.seal(&place(owner, connection, "write_url"), url.secret())?;
+                        Some(("set", Some(sealed)))
+                    }
+                    NewWrite::Set(_) => return Err(DatabaseError::EngineStays),
+                };
+                if let Some((word, sealed)) = write {
+                    tx.run(&sql::SET_WRITE_URL, (connection, sealed)).await?;
+                    data.insert("write".to_owned(), json!(word));
+                }
+                audit::record(tx, now, event("db.set_url", connection, Value::Object(data))).await?;
+                of(tx, connection).await
+            })
+        })
+        .await
 }
 
 /// Remembers that the account of a connection was looked at, by whose use, and may only read. To do it twice changes nothing.

@@ -22,6 +22,15 @@ pub(super) static SET_URLS: Sql = owned(
     "databases.set_urls",
     "UPDATE db_connections SET url = $3, write_url = $4 WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
 );
+/// What was found out about the account of the old one says nothing of the new one.
+pub(super) static SET_URL: Sql = owned(
+    "databases.set_url",
+    "UPDATE db_connections SET url = $3, wide = $4, looked_at = $5, checked_at = NULL, checked = NULL WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
+);
+pub(super) static SET_WRITE_URL: Sql = owned(
+    "databases.set_write_url",
+    "UPDATE db_connections SET write_url = $3, checked_at = NULL, checked = NULL WHERE owner_id = $1 AND id = $2 AND removed_at IS NULL",
+);
 pub(super) static LIST: Sql = owned("databases.list", live!(" ORDER BY c.id"));
 pub(super) static FIND: Sql = owned("databases.find", live!(" AND (c.id = $2 OR c.name = $3)"));
 pub(super) static URLS: Sql = owned(
@@ -63,6 +72,8 @@ pub(super) static STATEMENTS_OF: Sql = owned(
 pub static STATEMENTS: &[&Sql] = &[
     &INSERT,
     &SET_URLS,
+    &SET_URL,
+    &SET_WRITE_URL,
     &LIST,
     &FIND,
     &URLS,

@@ -1,6 +1,6 @@
 //! Secrets at rest: a forge's token and a database's addresses open for their own row with the data folder's key, and are nowhere else.
 
-use muster_app::databases::{self, DatabaseError};
+use muster_app::databases::{self, DatabaseError, NewWrite};
 use muster_app::integrations::{self, IntegrationError};
 use muster_app::seal::SealError;
 use muster_core::Fault;
@@ -69,6 +69,127 @@ fn what_is_sealed_opens_whole_and_is_nowhere_in_the_clear() {
                 assert!(!text.contains(word), "{word} in {text}");
             }
         }
+    });
+}
+
+#[test]
+fn a_replaced_address_is_gone_and_what_was_found_of_it_with_it_and_what_is_not_named_stays() {
+    on_both(|muster| async move {
+        let (app, owner) = (&muster.app, muster.owner);
+        let home = project(app, owner, "engine").await;
+        let forge = try_integration(app, owner, "hub", "t").await.unwrap();
+        let staging = connection(app, owner, home.id, "staging").await;
+        databases::looked(app, owner, muster_app::tasks::By::Owner, staging.id)
+            .await
+            .unwrap();
+        let found = databases::Checked {
+            id: "reachable".to_owned(),
+            ok: true,
+            detail: String::new(),
+        };
+        databases::checked(app, owner, staging.id, vec![found])
+            .await
+            .unwrap();
+        let before = stored(&app.db, owner, staging.id.get(), forge.id.get()).await;
+        let sealed = databases::sealed(app, owner, staging.id).await.unwrap();
+        let next = "postgres://reader:next-word@db.test/app";
+        let read = databases::NewUrls {
+            read: Some((url(next), true, true)),
+            write: NewWrite::Kept,
+        };
+        let changed = databases::set_url(app, owner, staging.id, read.clone())
+            .await
+            .unwrap();
+        assert_eq!(
+            (changed.id, changed.wide, changed.looked),
+            (staging.id, true, true)
+        );
+        assert!(changed.has_write_account);
+        assert!(databases::last_checks(app, owner).await.unwrap().is_empty());
+        let urls = databases::url(app, owner, staging.id).await.unwrap();
+        assert_eq!(urls.read.secret().expose(), next);
+        assert_eq!(
+            urls.write.unwrap().secret().expose(),
+            "postgres://writer:write-word@db.test/app"
+        );
+        let after = stored(&app.db, owner, staging.id.get(), forge.id.get()).await;
+        assert!(before.1 != after.1 && before.2 == after.2);
+        // The same words once more are another replacement.
+        assert!(databases::sealed(app, owner, staging.id).await.unwrap() != sealed);
+        let without = databases::NewUrls {
+            read: None,
+            write: NewWrite::Removed,
+        };
+        let changed = databases::set_url(app, owner, staging.id, without).await.unwrap();
+        assert!(!changed.has_write_account && changed.wide);
+        // Nothing of an address stands in the log, and another engine changes nothing.
+        let rows = super::kit::events(&muster, "db.set_url").await;
+        let said: Vec<_> = rows.iter().map(|row| row.data.clone()).collect();
+        assert_eq!(
+            serde_json::Value::from(said),
+            serde_json::json!([
+                {"name": "staging", "read": {"wide": true, "looked": true, "unseen": false}},
+                {"name": "staging", "write": "removed"}
+            ])
+        );
+        for other in [
+            databases::NewUrls {
+                read: Some((url("mysql://db/app"), false, true)),
+                write: NewWrite::Kept,
+            },
+            databases::NewUrls {
+                write: NewWrite::Set(url("mysql://db/app")),
+                ..read
+            },
+        ] {
+            assert!(matches!(
+                databases::set_url(app, owner, staging.id, other).await,
+                Err(DatabaseError::EngineStays)
+            ));
+        }
+        let urls = databases::url(app, owner, staging.id).await.unwrap();
+        assert!(urls.read.secret().expose() == next && urls.write.is_none());
+        databases::remove(app, owner, staging.id).await.unwrap();
+        let late = databases::NewUrls {
+            read: None,
+            write: NewWrite::Set(url(next)),
+        };
+        assert!(matches!(
+            databases::set_url(app, owner, staging.id, late).await,
+            Err(DatabaseError::NotFound)
+        ));
+    });
+}
+
+#[test]
+fn two_replacements_at_once_leave_both_halves_whole() {
+    on_both(|muster| async move {
+        let (app, owner) = (&muster.app, muster.owner);
+        let home = project(app, owner, "engine").await;
+        let staging = connection(app, owner, home.id, "staging").await;
+        let (reads, writes) = (
+            "postgres://reader:a@db.test/next",
+            "postgres://writer:b@db.test/next",
+        );
+        let read = databases::NewUrls {
+            read: Some((url(reads), false, true)),
+            write: NewWrite::Kept,
+        };
+        let write = databases::NewUrls {
+            read: None,
+            write: NewWrite::Set(url(writes)),
+        };
+        let (one, two) = tokio::join!(
+            databases::set_url(app, owner, staging.id, read),
+            databases::set_url(app, owner, staging.id, write)
+        );
+        one.unwrap();
+        two.unwrap();
+        let urls = databases::url(app, owner, staging.id).await.unwrap();
+        assert_eq!(
+            (urls.read.secret().expose(), urls.write.unwrap().secret().expose()),
+            (reads, writes)
+        );
     });
 }
 

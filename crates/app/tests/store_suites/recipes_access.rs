@@ -289,6 +289,8 @@ fn databases(act: &str, s: &Seeded) -> Option<(Expect, Vec<Value>)> {
             args![s.access.project, "a-connection", "postgres", false, THEN, THEN],
         ),
         "set_urls" => (Nothing, args![id, "taken over", NO_TEXT]),
+        "set_url" => (Nothing, args![id, "taken over", true, LATE]),
+        "set_write_url" => (Nothing, args![id, "taken over"]),
         "list" => (Nothing, args![]),
         "find" => (Nothing, args![id, format!("{}-connection", s.name)]),
         "urls" => (Nothing, args![id]),

@@ -145,6 +145,22 @@ pub(crate) fn held(outcome: &Outcome) -> Why {
     }
 }
 
+/// Delivers until it is held for this reason: a busy machine may show an agent's last moments of work for a while.
+pub(crate) fn holds(panes: &TmuxPanes, pane: &str, what: &Delivery, why: Why) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let found = held(&panes.deliver(pane, what));
+        if found == why {
+            return;
+        }
+        assert!(
+            Instant::now() < end,
+            "held as {found:?} for a minute, not as {why:?}"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// Delivers until it is not held any more.
 pub(crate) fn insist(panes: &TmuxPanes, pane: &str, what: &Delivery) -> Outcome {
     let end = Instant::now() + Duration::from_secs(60);

@@ -352,6 +352,11 @@ pub(crate) enum Db {
         #[arg(long)]
         write: bool,
     },
+    /// Replace addresses of a database connection, after a look at the new account; grants on it stay
+    #[command(
+        after_help = "Example: muster db set-url staging --url-stdin < url.txt\nExample: muster db set-url staging --no-write-url\nAn address that is not named stays. Each call from then on goes to the new one; a muster db shell that is open keeps the old one until it ends."
+    )]
+    SetUrl(DbSetUrl),
     /// Give a database connection another name; grants on it stay
     #[command(after_help = "Example: muster db rename staging rehearsal")]
     Rename {
@@ -370,6 +375,33 @@ pub(crate) enum Db {
         /// Its id, or its name
         connection: String,
     },
+}
+
+#[derive(Debug, Args)]
+#[group(id = "addresses", required = true, multiple = true, args = ["url", "url_stdin", "write_url", "write_url_stdin", "no_write_url"])]
+pub(crate) struct DbSetUrl {
+    #[command(flatten)]
+    pub(crate) owner: OwnerArg,
+    /// Its id, or its name
+    pub(crate) connection: String,
+    /// Its new address with the account that reads; others of this machine can read command lines, so better --url-stdin
+    #[arg(long, conflicts_with = "url_stdin")]
+    pub(crate) url: Option<String>,
+    /// Read that address from one line of standard input
+    #[arg(long)]
+    pub(crate) url_stdin: bool,
+    /// Its new address with the account that writes
+    #[arg(long, value_name = "URL", conflicts_with = "write_url_stdin")]
+    pub(crate) write_url: Option<String>,
+    /// Read that address from one line of standard input, the second one with --url-stdin
+    #[arg(long)]
+    pub(crate) write_url_stdin: bool,
+    /// Write with the account that reads from now on, as far as that one may
+    #[arg(long, conflicts_with_all = ["write_url", "write_url_stdin"])]
+    pub(crate) no_write_url: bool,
+    /// Take an account that may do more than read, or that cannot be looked at now, and mark the connection as wide
+    #[arg(long)]
+    pub(crate) accept_wide_account: bool,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ mod crash;
 mod databases;
 mod databases_away;
 mod databases_own;
+mod databases_set_url;
 mod demo;
 mod doctor;
 mod exec;

@@ -1,7 +1,7 @@
 //! The words by which the audit page suggests a filter: events and outcomes. Never the only ones that can be looked for.
 
 /// The events that the filter suggests; any other may be typed.
-pub(super) const EVENTS: [&str; 70] = [
+pub(super) const EVENTS: [&str; 71] = [
     "ask.approve",
     "ask.refuse",
     "call",
@@ -12,6 +12,7 @@ pub(super) const EVENTS: [&str; 70] = [
     "db.look",
     "db.remove",
     "db.rename",
+    "db.set_url",
     "db.shell",
     "host.add",
     "host.remove",

@@ -331,7 +331,9 @@ pub(super) async fn act(
 pub(super) fn status(error: &DatabaseError) -> StatusCode {
     match error {
         DatabaseError::NotFound | DatabaseError::NoProject => StatusCode::NOT_FOUND,
-        DatabaseError::Url | DatabaseError::OtherEngine => StatusCode::BAD_REQUEST,
+        DatabaseError::Url | DatabaseError::OtherEngine | DatabaseError::EngineStays => {
+            StatusCode::BAD_REQUEST
+        }
         DatabaseError::NameTaken | DatabaseError::Seal(_) => StatusCode::CONFLICT,
         DatabaseError::Fault(_) => StatusCode::SERVICE_UNAVAILABLE,
     }

@@ -1,6 +1,6 @@
 //! Databases through agents' tools: three gates one after another, and a hidden connection that nothing gives away.
 
-use muster_app::settings;
+use muster_app::{databases, settings};
 use muster_policy::LayerName;
 use muster_testkit::{engines, postgres_admin_url};
 use serde_json::{Value, json};
@@ -178,6 +178,49 @@ fn each_tool_reads_or_writes_its_connection_under_the_grants_for_it() {
         done(&tool("muster_db_query", query(&late)).await);
         let create = json!({"connection_id": late.to_string(), "statement": "CREATE TABLE dogs (id INTEGER)", "write": true});
         done(&tool("muster_db_execute", create).await);
+    });
+}
+
+#[test]
+fn a_call_after_its_address_was_replaced_goes_to_the_new_one_under_the_grants_as_they_are() {
+    doors(|doors| async move {
+        let project = doors.project("one", None).await;
+        let old = file(&doors, "old.db").await;
+        let new = file(&doors, "new.db").await;
+        let staging = doors.connection(project, "staging", &old).await;
+        let scope = format!("db_connection:{staging}");
+        let grants = [
+            ("db_read", scope.as_str(), "allow"),
+            ("db_write", &scope, "allow"),
+        ];
+        let (agent, _) = doors.agent_with(project, "writer", &grants).await;
+        let execute = &family(&staging.to_string())[6].1;
+        let write = async || {
+            done(&doors.tool(&agent, "muster_db_execute", execute.clone()).await)["affected"].clone()
+        };
+        assert_eq!(write().await, 1);
+        assert_eq!(
+            (rows(&doors, "old.db").await, rows(&doors, "new.db").await),
+            (3, 2)
+        );
+        // By another process: the connection of the first call is still kept here.
+        let (other, _) = doors.muster.second().await;
+        let urls = databases::NewUrls {
+            read: Some((
+                databases::DbUrl::parse(muster_core::Secret::new(new)).unwrap(),
+                false,
+                true,
+            )),
+            write: databases::NewWrite::Kept,
+        };
+        databases::set_url(&other, doors.ada(), staging, urls)
+            .await
+            .unwrap();
+        assert_eq!(write().await, 1);
+        assert_eq!(
+            (rows(&doors, "old.db").await, rows(&doors, "new.db").await),
+            (3, 3)
+        );
     });
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::real::{Claude, How};
 use crate::program::moment;
-use crate::support::{PASTED, Tmux, command, held, insist, text, wait};
+use crate::support::{PASTED, Tmux, command, held, holds, insist, text, wait};
 
 const SOCKET: Outcome = Outcome::Delivered {
     door: Door::ClaudeSocket,
@@ -156,14 +156,8 @@ fn a_permission_dialog_is_not_answered() {
     claude.becomes("waiting");
     wait("the dialog", || claude.shows("Do you want to proceed?"));
     for panes in [usual(&tmux), by_paste(&tmux)] {
-        assert_eq!(
-            held(&panes.deliver(&claude.pane, &text("t-0001", "# hello"))),
-            Why::Dialog
-        );
-        assert_eq!(
-            held(&panes.deliver(&claude.pane, &command(ControlCommand::Clear))),
-            Why::Dialog
-        );
+        holds(&panes, &claude.pane, &text("t-0001", "# hello"), Why::Dialog);
+        holds(&panes, &claude.pane, &command(ControlCommand::Clear), Why::Dialog);
     }
     moment();
     assert!(claude.shows("Do you want to proceed?") && !touched.exists());
@@ -286,14 +280,8 @@ fn the_question_whether_a_folder_is_trusted_is_not_answered() {
     };
     wait("the question", || claude.shows("Yes, I trust this folder"));
     for panes in [usual(&tmux), by_paste(&tmux)] {
-        assert_eq!(
-            held(&panes.deliver(&claude.pane, &text("t-0001", "# hello"))),
-            Why::Dialog
-        );
-        assert_eq!(
-            held(&panes.deliver(&claude.pane, &command(ControlCommand::Clear))),
-            Why::Dialog
-        );
+        holds(&panes, &claude.pane, &text("t-0001", "# hello"), Why::Dialog);
+        holds(&panes, &claude.pane, &command(ControlCommand::Clear), Why::Dialog);
     }
     moment();
     assert!(claude.shows("Yes, I trust this folder"));
@@ -386,11 +374,11 @@ fn with_vims_keys_a_text_is_pasted_in_every_mode_but_visual_and_a_command_is_typ
     claude.key("Escape");
     moment();
     let clear = command(ControlCommand::Clear);
-    assert_eq!(held(&panes.deliver(&claude.pane, &clear)), Why::InputOff);
+    holds(&panes, &claude.pane, &clear, Why::InputOff);
     claude.key("v");
     wait("VISUAL", || claude.shows("-- VISUAL --"));
     for what in [&clear, &text("t-0003", "# in visual")] {
-        assert_eq!(held(&panes.deliver(&claude.pane, what)), Why::InputOff);
+        holds(&panes, &claude.pane, what, Why::InputOff);
     }
     claude.key("Escape");
     wait("NORMAL", || !claude.shows("-- VISUAL --"));

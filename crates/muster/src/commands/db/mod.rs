@@ -6,7 +6,9 @@ mod shell;
 mod table;
 
 use muster_app::App;
-use muster_app::databases::{self, Connection, DatabaseError, DbUrl, LastCheck, NewConnection};
+use muster_app::databases::{
+    self, Connection, DatabaseError, DbUrl, LastCheck, NewConnection, NewUrls, NewWrite,
+};
 use muster_core::Secret;
 use muster_core::engine::Engine;
 use muster_core::ids::OwnerId;
@@ -118,6 +120,10 @@ async fn on(app: &App, command: cli::Db, json: bool) -> Result<(), Failure> {
             let found = find(app, owner, &connection).await?;
             shell::run(app, owner, found, write, json).await
         }
+        cli::Db::SetUrl(args) => {
+            let changed = set_url(app, args).await?;
+            shown::changed(json, || document(&changed))
+        }
         cli::Db::Rename {
             owner: whose,
             connection,
@@ -160,18 +166,8 @@ fn checked(check: Option<&LastCheck>) -> String {
 async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {
     let name = shown::name(args.name)?;
     // The clap rules leave exactly one of the two for the first, and at most one for the second.
-    let url = match args.url {
-        Some(url) => Secret::new(url),
-        None => shown::secret_line()?,
-    };
-    let write_url = match (args.write_url, args.write_url_stdin) {
-        (Some(url), _) => Some(Secret::new(url)),
-        (None, true) => Some(shown::secret_line()?),
-        (None, false) => None,
-    };
-    let (url, write_url) = (whole(url)?, write_url.map(whole).transpose()?);
-    let url = DbUrl::parse(url).map_err(refused)?;
-    let write_url = write_url.map(DbUrl::parse).transpose().map_err(refused)?;
+    let url = address(args.url, true)?.ok_or_else(|| refused(DatabaseError::Url))?;
+    let write_url = address(args.write_url, args.write_url_stdin)?;
     let gateway = look::gateway(&url, write_url.as_ref())?;
     let owner = owner(app, &args.owner).await?;
     let project = project::find(app, owner, &args.project).await?.id;
@@ -191,6 +187,51 @@ async fn add(app: &App, args: cli::DbAdd) -> Result<Connection, Failure> {
         write_url,
     };
     databases::add(app, owner, new).await.map_err(refused)
+}
+
+/// What was found out about the new account counts; of one that is not replaced its owner's word does.
+async fn set_url(app: &App, args: cli::DbSetUrl) -> Result<Connection, Failure> {
+    let url = address(args.url, args.url_stdin)?;
+    let write_url = address(args.write_url, args.write_url_stdin)?;
+    let owner = owner(app, &args.owner).await?;
+    let found = find(app, owner, &args.connection).await?;
+    for new in [&url, &write_url].into_iter().flatten() {
+        if new.engine() != found.engine {
+            return Err(refused(DatabaseError::EngineStays));
+        }
+    }
+    let accepted = args.accept_wide_account || (url.is_none() && found.wide);
+    let stored = databases::url(app, owner, found.id).await.map_err(refused)?;
+    let both = (
+        url.clone().unwrap_or(stored.read),
+        match (&write_url, args.no_write_url) {
+            (Some(url), _) => Some(url.clone()),
+            (None, true) => None,
+            (None, false) => stored.write,
+        },
+    );
+    let account = look::account(&look::gateway(&both.0, both.1.as_ref())?, accepted).await?;
+    let new = NewUrls {
+        read: url.map(|url| (url, account.wide, account.looked)),
+        write: match write_url {
+            Some(url) => NewWrite::Set(url),
+            None if args.no_write_url => NewWrite::Removed,
+            None => NewWrite::Kept,
+        },
+    };
+    databases::set_url(app, owner, found.id, new)
+        .await
+        .map_err(refused)
+}
+
+/// An address of the command line, or of the next line of standard input where that was said.
+fn address(given: Option<String>, on_stdin: bool) -> Result<Option<DbUrl>, Failure> {
+    let url = match (given, on_stdin) {
+        (Some(url), _) => Secret::new(url),
+        (None, true) => shown::secret_line()?,
+        (None, false) => return Ok(None),
+    };
+    DbUrl::parse(whole(url)?).map(Some).map_err(refused)
 }
 
 /// The address of a SQLite file with the whole of its path: one that begins where this command was called would lead elsewhere the next time.
@@ -260,7 +301,9 @@ fn cells(found: &Connection) -> [String; 5] {
 fn refused(error: DatabaseError) -> Failure {
     let sentence = error.to_string();
     match error {
-        DatabaseError::Url | DatabaseError::OtherEngine => Failure::usage(sentence),
+        DatabaseError::Url | DatabaseError::OtherEngine | DatabaseError::EngineStays => {
+            Failure::usage(sentence)
+        }
         DatabaseError::NameTaken => Failure::refused("name_taken", sentence),
         DatabaseError::NotFound | DatabaseError::NoProject => Failure::refused("not_found", sentence),
         DatabaseError::Seal(error) => integration::sealed(error),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use muster_app::App;
 use muster_app::access::{self, Call};
-use muster_app::databases::{self, DatabaseError};
+use muster_app::databases::{self, DatabaseError, Sealed};
 use muster_core::ids::{ConnectionId, OwnerId};
 use muster_db_gateway::{
     Answer as Answered, Class, Connection, Engine, Error, Limits, Verdict, classify_connected,
@@ -37,15 +37,22 @@ impl Default for Keeping {
     }
 }
 
+/// A connection in use, the addresses that it was opened with, and when it was used last.
+struct Kept {
+    connection: Arc<Connection>,
+    sealed: Sealed,
+    used: Instant,
+}
+
 #[derive(Default)]
 struct Known {
-    all: HashMap<(OwnerId, ConnectionId), (Arc<Connection>, Instant)>,
+    all: HashMap<(OwnerId, ConnectionId), Kept>,
     /// Whether somebody looks after them.
     kept: bool,
 }
 
-/// Connections in use, so that each call need not sign in anew. An id never comes back, and its addresses never change, so a connection is the
-/// same as long as it is there. As long as one is kept a task looks after them: one that nobody uses, or that was removed by whatever
+/// Connections in use, so that each call need not sign in anew. An id never comes back, so a connection is the same as long as its addresses are,
+/// which whatever process may replace. As long as one is kept a task looks after them: one that nobody uses, or that was removed by whatever
 /// process, is let go, and its sessions with it.
 #[derive(Clone, Default)]
 pub(crate) struct Databases {
@@ -58,16 +65,24 @@ impl Databases {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self, owner: OwnerId, id: ConnectionId) -> Option<Arc<Connection>> {
+    fn known(&self, owner: OwnerId, id: ConnectionId, sealed: &Sealed) -> Option<Arc<Connection>> {
         let mut known = self.locked();
-        let (connection, used) = known.all.get_mut(&(owner, id))?;
-        *used = Instant::now();
-        Some(connection.clone())
+        let kept = known.all.get_mut(&(owner, id))?;
+        if kept.sealed != *sealed {
+            return None;
+        }
+        kept.used = Instant::now();
+        Some(kept.connection.clone())
     }
 
-    fn keep(&self, app: &App, owner: OwnerId, id: ConnectionId, connection: Arc<Connection>) {
+    fn keep(&self, app: &App, owner: OwnerId, id: ConnectionId, sealed: Sealed, connection: Arc<Connection>) {
         let mut known = self.locked();
-        known.all.insert((owner, id), (connection, Instant::now()));
+        let kept = Kept {
+            connection,
+            sealed,
+            used: Instant::now(),
+        };
+        known.all.insert((owner, id), kept);
         if !std::mem::replace(&mut known.kept, true) {
             let (own, app) = (self.clone(), app.clone());
             app.tasks.clone().spawn(async move { own.look_after(&app).await });
@@ -90,7 +105,7 @@ impl Databases {
             let mut known = self.locked();
             known
                 .all
-                .retain(|key, (_, used)| used.elapsed() < self.keeping.unused && !removed.contains(key));
+                .retain(|key, kept| kept.used.elapsed() < self.keeping.unused && !removed.contains(key));
             if known.all.is_empty() {
                 known.kept = false;
                 return;
@@ -214,11 +229,13 @@ async fn open(call: &Calling<'_>, named: Named) -> Result<Open, Failed> {
     }
     let (owner, id) = (call.caller.owner, id_of(&target)?);
     let limits = stored::limits(call.app, owner).await?;
-    let connection = if let Some(known) = call.databases.known(owner, id) {
+    // Read before the connection is opened: what is replaced in between is noticed by the next call.
+    let sealed = databases::sealed(call.app, owner, id).await?;
+    let connection = if let Some(known) = call.databases.known(owner, id, &sealed) {
         known
     } else {
         let made = Arc::new(call.running(stored::open_for(call.app, call.caller, id)).await?);
-        call.databases.keep(call.app, owner, id, made.clone());
+        call.databases.keep(call.app, owner, id, sealed, made.clone());
         made
     };
     Ok(Open {
@@ -466,6 +483,7 @@ mod tests {
             let look = Duration::from_millis(10);
             let (id, connection) = stored_one(app, owner).await;
             let gone = Arc::downgrade(&connection);
+            let sealed = databases::sealed(app, owner, id).await.unwrap();
 
             // Who keeps one again has somebody who looks after it again.
             let short = Databases {
@@ -476,9 +494,9 @@ mod tests {
                 ..Databases::default()
             };
             for _ in 0..2 {
-                short.keep(app, owner, id, connection.clone());
+                short.keep(app, owner, id, sealed.clone(), connection.clone());
                 idle(app).await;
-                assert!(short.known(owner, id).is_none());
+                assert!(short.known(owner, id, &sealed).is_none());
             }
 
             // Where nothing is ever unused for too long, only the removal can end it; here by another process.
@@ -489,13 +507,13 @@ mod tests {
                 },
                 ..Databases::default()
             };
-            long.keep(app, owner, id, connection.clone());
-            assert!(long.known(owner, id).is_some());
+            long.keep(app, owner, id, sealed.clone(), connection.clone());
+            assert!(long.known(owner, id, &sealed).is_some());
             databases::remove(&muster.second().await.0, owner, id)
                 .await
                 .unwrap();
             idle(app).await;
-            assert!(long.known(owner, id).is_none());
+            assert!(long.known(owner, id, &sealed).is_none());
             drop(connection);
             assert!(gone.upgrade().is_none(), "somebody still holds it");
         });
