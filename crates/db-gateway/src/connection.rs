@@ -439,7 +439,7 @@ impl Connection {
 async fn soon<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let silent = |patience: Duration| {
         Err(Error::Unreachable {
-            why: format!("nothing answered within {} s", patience.as_secs_f64()),
+            why: format!("no whole answer came within {} s", patience.as_secs_f64()),
             away: true,
         })
     };

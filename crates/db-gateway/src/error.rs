@@ -246,7 +246,10 @@ impl Scrub {
 
     /// Nobody answered within `patience`, which is all that a call has for reaching its server.
     pub(crate) fn silent(&self, patience: Duration) -> Error {
-        self.away(format!("nothing answered within {} s", patience.as_secs_f64()))
+        self.away(format!(
+            "no whole answer came within {} s",
+            patience.as_secs_f64()
+        ))
     }
 
     /// Nobody answered.

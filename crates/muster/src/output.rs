@@ -12,7 +12,7 @@ pub(crate) struct Failure {
     code: &'static str,
     sentence: String,
     usage: bool,
-    /// The exit code of a program that was run, where it is muster's too.
+    /// An exit code that is not muster's own: of a program that was run, or that was to be.
     ended: Option<u8>,
     /// Further fields of the error document.
     details: Vec<(&'static str, Value)>,
@@ -65,6 +65,13 @@ impl Failure {
         }
     }
 
+    /// The same with another exit code than 1.
+    #[must_use]
+    pub(crate) fn with_exit(mut self, code: u8) -> Self {
+        self.ended = Some(code);
+        self
+    }
+
     /// Whether the words were wrong: exit code 2.
     pub(crate) fn is_usage(&self) -> bool {
         self.usage
@@ -98,11 +105,9 @@ impl Failure {
 
     /// Prints the sentence, with `--json` the error document too.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
-        if let Some(code) = self.ended {
-            return ExitCode::from(code);
-        }
+        let exit = self.ended.map_or(ExitCode::FAILURE, ExitCode::from);
         if self.sentence.is_empty() {
-            return ExitCode::FAILURE;
+            return exit;
         }
         notice(&format!("muster: {}", self.sentence));
         for line in &self.below {
@@ -123,7 +128,7 @@ impl Failure {
             }
             let _ = document(&json!({"error": error}));
         }
-        ExitCode::FAILURE
+        exit
     }
 }
 

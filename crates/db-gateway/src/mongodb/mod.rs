@@ -192,7 +192,7 @@ impl Server {
         tokio::time::timeout(patience, reaching)
             .await
             .unwrap_or_else(|_| {
-                let why = format!("nothing answered within {} s", patience.as_secs_f64());
+                let why = format!("no whole answer came within {} s", patience.as_secs_f64());
                 Err(self.nobody(&why))
             })
     }

@@ -51,7 +51,13 @@ pub(super) async fn run(config: &Config, args: cli::Exec) -> Result<(), Failure>
         .spawn()
         .map_err(|error| {
             let program = program.to_string_lossy();
-            not_started("not_started", &format!("{program} could not be started: {error}"))
+            // As a shell tells them apart, and env and nohup: not found, and not to be run.
+            let code = if error.kind() == ErrorKind::NotFound {
+                127
+            } else {
+                126
+            };
+            not_started("not_started", &format!("{program} could not be started: {error}")).with_exit(code)
         })?;
     let ended = signals.until_ended(&mut child).await?;
     drop(file);

@@ -30,6 +30,25 @@ fn pid(child: &Child) -> Pid {
 }
 
 #[test]
+fn a_program_that_is_not_there_or_cannot_be_run_ends_as_a_shell_would_say_it() {
+    let place = Place::new();
+    let folder = place.path("no-program");
+    std::fs::create_dir(&folder).unwrap();
+    for (program, code) in [
+        (place.path("missing").display().to_string(), 127),
+        ("no-such-program-anywhere".to_owned(), 127),
+        (folder.display().to_string(), 126),
+    ] {
+        let said = place.run(&["exec", "--", &program]);
+        assert_eq!(said.code(), code, "{said:?}");
+        assert!(
+            said.err.contains("could not be started") && said.err.contains("PROGRAM was not started"),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
 fn a_program_is_given_one_entry_for_each_approved_server_and_its_exit_code_is_musters() {
     let place = Place::new();
     place.approved("tools", "plain");
