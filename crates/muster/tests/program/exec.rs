@@ -235,7 +235,7 @@ fn signals_reach_the_program_and_a_signal_that_ends_it_is_told_as_shells_do() {
     assert_eq!(place.run(&["exec", "--", "sh", "-c", "kill -9 $$"]).code(), 137);
     let said = place.run(&["exec", "--", "/nowhere/program"]);
     assert!(
-        said.code() == 1 && said.err.contains("/nowhere/program"),
+        said.code() == 127 && said.err.contains("/nowhere/program"),
         "{said:?}"
     );
     assert!(sessions(&place).is_empty());
