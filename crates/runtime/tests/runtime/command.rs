@@ -346,7 +346,10 @@ fn a_program_that_a_killed_muster_left_is_ended_before_the_next_turn() {
 #[ignore = "run as a process of its own by a_program_that_a_killed_muster_left_is_ended_before_the_next_turn"]
 async fn a_turn_in_a_muster_that_is_killed() {
     let folder = std::env::var("PLACE").unwrap();
-    let program = Program::parse("sh -c 'sleep 60 & echo $$ > ../pids; echo $! >> ../pids; wait'").unwrap();
+    // It is noted before its turn is handed to it; one that is killed with its muster before that has nothing to act on.
+    let program =
+        Program::parse("sh -c 'cat > /dev/null; sleep 60 & echo $$ > ../pids; echo $! >> ../pids; wait'")
+            .unwrap();
     let settings = Settings::new(format!("{folder}/chief"));
     let outcome = run(program, settings, turn("c-1", "x")).await;
     panic!("this process was to be killed in its turn, which ended as {outcome:?}");
