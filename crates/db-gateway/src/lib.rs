@@ -31,6 +31,7 @@ mod mysql;
 mod net;
 #[cfg(feature = "connect")]
 mod own;
+#[cfg(feature = "connect")]
 mod postgres;
 #[cfg(feature = "connect")]
 mod redis;
