@@ -299,19 +299,19 @@ async fn a_turn_that_uses_tools_and_says_nothing_is_completed() {
 #[tokio::test]
 async fn a_model_that_never_answers_is_given_up_and_the_conversation_goes_on() {
     let steps = json!([{"hang": 60}, {"text": "back"}]);
-    let Some(chief) = Chief::new(&steps, |settings| settings.watchdog = Duration::from_secs(4)) else {
+    let Some(chief) = Chief::new(&steps, |settings| settings.watchdog = Duration::from_secs(20)) else {
         return;
     };
     let begun = Instant::now();
     let reason = broken_off(chief.turn("c-1", "the lost question").await);
     assert!(
-        reason.starts_with("the chief's program did not finish within 4 seconds, and muster ended it"),
+        reason.starts_with("the chief's program did not finish within 20 seconds, and muster ended it"),
         "{reason}"
     );
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
     let note = fs::read_to_string(chief.place.path("chief/turn.child")).unwrap();
     assert_gone(&[note.split(' ').nth(1).unwrap().parse().unwrap()]);
-    // With the usual patience, since a busy machine may take four seconds to start a program.
+    // With the usual patience: what is told here is no matter of time.
     let next = chief.turn_of("c-1", "the next question");
     assert_eq!(reply(chief.usual.turn(next).await), "back");
     let asked = chief.model.asked();
