@@ -34,12 +34,13 @@ pub(crate) fn recover(state: &State) -> Result<(), ConnectorError> {
     for mut record in state.open_drafts()? {
         let draft_id = record.draft_id;
         let found = match (record.stage, &record.outbox) {
-            (DraftStage::Sent | DraftStage::Failed, _) => continue,
-            (DraftStage::Intent, Some((outbox, name))) => {
-                handover::find_in_outbox(outbox, name)?;
-                InOutbox::Unfinished
+            (DraftStage::Failed, Some((outbox, name))) => {
+                // The kill came between the word and the clearing.
+                handover::clear_unfinished(outbox, name)?;
+                continue;
             }
-            (DraftStage::Intent, None) => InOutbox::Unfinished,
+            (DraftStage::Sent | DraftStage::Failed, _) => continue,
+            (DraftStage::Intent, _) => InOutbox::Unfinished,
             (DraftStage::Handing, Some((outbox, name))) => handover::find_in_outbox(outbox, name)?,
             (DraftStage::Handing, None) => InOutbox::Nowhere,
         };
@@ -60,6 +61,9 @@ pub(crate) fn recover(state: &State) -> Result<(), ConnectorError> {
             }
         }
         state.record_draft(&record)?;
+        if let (DraftStage::Failed, Some((outbox, name))) = (record.stage, &record.outbox) {
+            handover::clear_unfinished(outbox, name)?;
+        }
     }
     Ok(())
 }
@@ -393,4 +397,47 @@ impl<'c> Outbound<'c> {
 
 fn body_hash(claimed: &Claimed) -> String {
     hex(&Sha256::digest(claimed.body.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_recovery_that_is_cut_short_keeps_what_can_be_proven() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, outbox) = (folder.path().join("state"), folder.path().join("outbox"));
+        handover::prepare_outbox(&outbox).unwrap();
+        let state = State::open(&root).unwrap();
+        let half = outbox.join("tmp/half");
+        let record = |stage, detail: &str| DraftRecord {
+            draft_id: 10,
+            external_id: "x".to_owned(),
+            message_id: "<m@x>".to_owned(),
+            body_sha256: "00".to_owned(),
+            outbox: Some((outbox.clone(), "half".to_owned())),
+            stage,
+            detail: detail.to_owned(),
+        };
+        for begun in [DraftStage::Intent, DraftStage::Handing] {
+            fs::write(&half, b"mail").unwrap();
+            state.record_draft(&record(begun, "")).unwrap();
+            // The first recovery ends where it would write down what it found.
+            fs::rename(root.join("tmp"), root.join("away")).unwrap();
+            assert!(recover(&state).is_err());
+            fs::rename(root.join("away"), root.join("tmp")).unwrap();
+            recover(&state).unwrap();
+            let known = state.draft(10).unwrap().unwrap().unwrap();
+            assert_eq!(known.stage, DraftStage::Failed, "begun as {begun:?}");
+            assert!(!half.exists());
+            assert_eq!(state.unknown_drafts().unwrap(), []);
+            // It may also end between the word and the clearing.
+            fs::write(&half, b"mail").unwrap();
+            recover(&state).unwrap();
+            assert!(!half.exists());
+            assert_eq!(state.draft(10).unwrap().unwrap().unwrap(), known);
+        }
+    }
 }

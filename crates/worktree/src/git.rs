@@ -19,6 +19,10 @@ use crate::error::said;
 const COMPLAINT: usize = 16 * 1024;
 /// Most bytes of an answer that is known to be short.
 pub(crate) const SHORT: usize = 1024 * 1024;
+/// How often a call is made in all while it meets a worktree that is being made.
+const TRIES: u32 = 40;
+/// How long such a call waits before it is made again.
+const PAUSE: Duration = Duration::from_millis(25);
 
 /// Said in every call, over whatever a configuration says. Where the repository's own configuration is not read, most of it is idle.
 const OVERRIDES: [&str; 9] = [
@@ -153,15 +157,27 @@ impl Git {
         }
     }
 
-    /// Runs a call to its end, whatever that is.
+    /// Runs a call to its end, whatever that is. One that met a worktree which somebody else is making in this moment is run anew: git
+    /// reads the entries of all worktrees and dies of one that is not whole yet. Every call that is made here may be repeated.
     pub(crate) fn run(&self, doing: &'static str, call: Call<'_>) -> Result<Output, Refusal> {
+        for _ in 1..TRIES {
+            let output = self.once(doing, &call)?;
+            if output.status.success() || !met_a_making(&output.complaint) {
+                return Ok(output);
+            }
+            std::thread::sleep(PAUSE.min(self.left()));
+        }
+        self.once(doing, &call)
+    }
+
+    fn once(&self, doing: &'static str, call: &Call<'_>) -> Result<Output, Refusal> {
         let mut command = Command::new("git");
         command.env_clear();
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
         command.envs(ENVIRONMENT);
-        command.envs(call.environment);
+        command.envs(call.environment.iter().map(|(name, value)| (name, value)));
         for one in OVERRIDES {
             command.args(["-c", one]);
         }
@@ -178,7 +194,7 @@ impl Git {
             _ => Refusal::io(call.folder)(error),
         })?;
         let mut group = Group { child, over: false };
-        let told = group.tell(call.input).map_err(|error| Refusal::Git {
+        let told = group.tell(call.input.clone()).map_err(|error| Refusal::Git {
             doing,
             said: error.to_string(),
         })?;
@@ -225,6 +241,14 @@ impl Git {
             }
         }
     }
+}
+
+/// Whether git died of the entry of another worktree, whose file had a name and no content yet, or was on its way out.
+fn met_a_making(complaint: &[u8]) -> bool {
+    let words = String::from_utf8_lossy(complaint);
+    words
+        .lines()
+        .any(|line| line.contains("failed to read ") && line.contains("/commondir: "))
 }
 
 /// git and whatever it starts. Dropped before it is over, all of it is killed.

@@ -1,5 +1,6 @@
 //! Making and removing a task's worktree. Never writes over what it did not make, and never loses work that is in no commit unless told to.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -170,23 +171,27 @@ fn finish(view: &View<'_>, home: &Home, note: Note) -> Result<Worktree, Refusal>
 fn register(view: &View<'_>, home: &Home, note: &Note, fresh: bool) -> Result<String, Refusal> {
     let (path, branch) = (home.path(), home.branch());
     let existing = view.commit(&format!("refs/heads/{branch}"))?;
-    let mut arguments = vec!["worktree".into(), "add".into(), "--no-checkout".into()];
     let commit = match existing {
         // The branch of a making that was cut short has not moved; one that has is somebody else's.
         Some(commit) if fresh && commit != note.base_commit => {
             return Err(Refusal::BranchTaken(branch));
         }
-        Some(commit) => {
-            arguments.extend([path.into_os_string(), branch.clone().into()]);
-            commit
-        }
+        Some(commit) => commit,
         None => {
-            arguments.extend(["--no-track".into(), "-b".into(), branch.clone().into()]);
-            arguments.extend([path.into_os_string(), note.base_commit.clone().into()]);
+            // By a call of its own, so that each of the two may be repeated.
+            let arguments = ["branch", "--no-track", &branch, &note.base_commit];
+            view.good("make the branch", view.call(arguments))?;
             note.base_commit.clone()
         }
     };
-    let output = view.run("make the worktree", view.call(arguments))?;
+    let arguments = [
+        "worktree".into(),
+        "add".into(),
+        "--no-checkout".into(),
+        path.into_os_string(),
+        branch.clone().into(),
+    ];
+    let output = view.run("make the worktree", view.call::<OsString>(arguments))?;
     if output.status.success() {
         return Ok(commit);
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::Barrier;
+use std::time::Duration;
 
 use muster_worktree::{Keep, Place, Refusal, ensure, find, remove};
 
@@ -467,6 +468,31 @@ fn a_repository_of_another_account_is_refused() {
         return;
     }
     assert!(matches!(ensure(site.place(1), None), Err(Refusal::NotOwned(_))));
+}
+
+#[test]
+fn an_entry_that_somebody_is_still_writing_is_waited_for() {
+    let site = Site::new();
+    let entry = site.root.join(".git/worktrees/theirs");
+    fs::create_dir_all(&entry).unwrap();
+    // As git leaves it for a moment: each file has a name before it has content.
+    let write = |name: &str, text: &str| fs::write(entry.join(name), text).unwrap();
+    write("gitdir", "/nowhere/theirs/.git\n");
+    write("HEAD", "ref: refs/heads/main\n");
+    write("commondir", "");
+    let made = std::thread::scope(|scope| {
+        let maker = scope.spawn(|| site.made(1));
+        std::thread::sleep(Duration::from_millis(200));
+        write("commondir", "../..\n");
+        maker.join().unwrap()
+    });
+    assert_eq!(listing(&made.path), listing(&site.root));
+
+    // One that stays so is told as what it is.
+    write("commondir", "");
+    let refused = ensure(site.place(2), None).unwrap_err().to_string();
+    assert!(refused.contains("commondir"), "{refused}");
+    assert!(!site.data.join("worktrees/task-2").exists());
 }
 
 #[test]
