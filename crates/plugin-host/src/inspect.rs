@@ -133,7 +133,7 @@ pub(crate) fn known(ledger: &Ledger, key: &ServerKey) -> Vec<KnownTool> {
             newest: pins.newest.get(name).map(|now| Newest {
                 read_only: now.read_only,
                 says: now.says.clone(),
-                as_it_was: pin == Some(now),
+                as_it_was: pin.is_some_and(|pin| pin.is(now)),
             }),
         }
     };

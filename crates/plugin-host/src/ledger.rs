@@ -106,6 +106,13 @@ pub struct Pin {
     pub says: Says,
 }
 
+impl Pin {
+    /// Whether it is the same tool. How much of its words is kept for people says nothing about that.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (&self.hash, self.read_only) == (&other.hash, other.read_only)
+    }
+}
+
 /// What a tool says of itself beside its schema. Outside text, cut where it is long.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Says {

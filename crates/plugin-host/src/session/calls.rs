@@ -294,7 +294,10 @@ impl Inner {
             match (inner.tools(meta, false).await, Fields::parse(&params)) {
                 (Ok(tools), Ok(fields)) => inner.decide_here(&agent, &fields, &name, &tools).await,
                 (Err(refused), _) => {
-                    let sentence = format!("The tool could not be called: {}.", refused.sentence());
+                    // Of a list that was asked for on the way it is said as of any call.
+                    let why = refused.sentence();
+                    let why = why.strip_prefix("The call failed: ").unwrap_or(&why);
+                    let sentence = format!("The tool could not be called: {}.", why.trim_end_matches('.'));
                     inner
                         .tell(&answer(&agent, "result", &refusal("server_failed", &sentence)))
                         .await;

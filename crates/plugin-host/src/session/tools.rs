@@ -221,19 +221,22 @@ fn one(tool: &RawValue) -> Result<Listed<'_>, String> {
     })
 }
 
-/// Characters of a title and of a description that are kept for people.
-const TITLE: usize = 200;
-const DESCRIPTION: usize = 600;
+/// Characters of a title and of a description that are kept for people: from its beginning, and from its end where it is longer.
+const TITLE: [usize; 2] = [150, 50];
+const DESCRIPTION: [usize; 2] = [400, 200];
 
 /// What the tool says of itself, cut to what a page shows.
 fn says(shown: &serde_json::Map<String, Value>) -> Says {
-    let text = |field: &str, most: usize| {
+    let text = |field: &str, [head, tail]: [usize; 2]| {
         let text = shown.get(field)?.as_str()?;
-        let mut cut: String = text.chars().take(most).collect();
-        if cut.len() < text.len() {
-            cut.push('…');
+        let left_out = text.chars().count().saturating_sub(head + tail);
+        if left_out == 0 {
+            return Some(text.to_owned());
         }
-        Some(cut)
+        // Somebody reads it who is to decide: that there is more is said, and how much.
+        let first: String = text.chars().take(head).collect();
+        let last: String = text.chars().skip(head + left_out).collect();
+        Some(format!("{first} […{left_out} more characters…] {last}"))
     };
     let hint = |name: &str| shown.get("annotations")?.get(name)?.as_bool();
     Says {
@@ -288,7 +291,7 @@ pub(crate) fn pin(known: Option<&Pins>, definition: &str, now: &Now) -> Result<P
             let mut pins = pins.clone();
             // Kept until the next approval, also when the tool is as it was again.
             for (name, pin) in &now.tools {
-                if pins.tools.get(name) != Some(pin) {
+                if !pins.tools.get(name).is_some_and(|approved| approved.is(pin)) {
                     pins.changed.insert(name.clone());
                 }
                 if pins.changed.contains(name) {
@@ -410,6 +413,28 @@ mod tests {
             assert_eq!(list(&page, &[], None).offered["a"].hinted, wanted, "{hint}");
         }
         assert!(!list(r#"{"tools":[{"name":"a"}]}"#, &[], None).offered["a"].hinted);
+    }
+
+    #[test]
+    fn of_a_long_description_both_ends_are_kept_for_people_and_how_much_lies_between() {
+        let said = |text: &str| {
+            let page = format!(r#"{{"tools":[{{"name":"a","description":"{text}"}}]}}"#);
+            kept(None, "d", &page).unwrap().tools["a"].clone()
+        };
+        let long = |tail: &str| format!("HEAD{}{tail}", "é".repeat(100_000));
+        let (old, new) = (said(&long("OLDTAIL")), said(&long("NEWTAIL")));
+        assert!(!old.is(&new));
+        let text = new.says.description.clone().unwrap();
+        assert!(text.starts_with("HEADé") && text.ends_with("éNEWTAIL"), "{text}");
+        assert!(text.contains("[…99411 more characters…]"), "{text}");
+        assert_ne!(old.says, new.says);
+        assert_eq!(said(&"é".repeat(600)).says.description.unwrap(), "é".repeat(600));
+        // A ledger that keeps more or less of the same tool knows it all the same.
+        let other = Pin {
+            says: Says::default(),
+            ..old.clone()
+        };
+        assert!(other.is(&old));
     }
 
     // spec: APR-012

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use muster_app::accounts::{self, AgentCaller};
 use muster_app::{App, access, projects, tasks};
-use muster_core::Fault;
+use muster_core::{Fault, FaultKind};
 use muster_core::ids::{OwnerId, TokenId};
 use muster_plugin_host::session::{Door, Notices, Options, Posted, unheard};
 use muster_plugin_host::{Budgets, Host, Launcher, PluginError, ServerKey, Standing};
@@ -352,6 +352,10 @@ fn session(agent: TokenId) -> String {
 fn refused(error: PluginError) -> Refused {
     match error {
         PluginError::NotFound(_) => Refused::Unknown(error.to_string()),
+        // No database is away: another process holds the packages' own ledger.
+        PluginError::Fault(fault) if *fault.kind() == FaultKind::Unavailable => {
+            Refused::Busy("another process is at work on the plugin packages")
+        }
         PluginError::Fault(fault) => Refused::Broken(fault),
         // What a person does about it is no business of an agent that may have a shell.
         PluginError::NotRunnable { what, status, .. } => Refused::NotRunnable(format!(

@@ -414,7 +414,7 @@ impl ToolView {
                 Some(_) if tool.added => "It was not there at the approval. Listed last as:",
                 Some(now) if now.as_it_was => "Listed last as it was at the approval, and differently between.",
                 Some(now) if now.read_only == tool.read_only && now.says == tool.says => {
-                    "What is shown of it is as it was; its schema or another part that is not shown is another one."
+                    "What is shown of it is as it was; its schema or another part that is not shown, such as the middle of a long description, is another one."
                 }
                 Some(_) => "Listed last as:",
             }),

@@ -101,7 +101,7 @@ fn both(tool: &KnownTool) -> [(&'static str, String); 2] {
         Some(now) => {
             let said = told(now.read_only, &now.says);
             if !tool.added && said == before {
-                format!("{said} (its schema or another part that is not shown is another one)")
+                format!("{said} (its schema or another part that is not shown, such as the middle of a long description, is another one)")
             } else {
                 said
             }
