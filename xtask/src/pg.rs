@@ -62,12 +62,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster in the system's folder for temporary files.
+    /// Starts a cluster in the system's folder for temporary files, or in memory where nothing is to outlive a crash and there is room.
     ///
     /// # Errors
     /// Postgres is not installed, or one of its programs failed; the sentence carries what it said.
     pub fn start(durability: Durability) -> Result<Self, Error> {
-        Self::start_in(&temporary_folder()?, durability)
+        Self::start_of(find_bin()?, &folder_for(durability)?, durability)
     }
 
     /// Starts a cluster in a new folder below `parent`, which must be on the disk to measure when it is for a bench.
@@ -84,7 +84,7 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::start`].
     pub fn start_from(bin: &Path, durability: Durability) -> Result<Self, Error> {
-        Self::start_of(bin.to_path_buf(), &temporary_folder()?, durability)
+        Self::start_of(bin.to_path_buf(), &folder_for(durability)?, durability)
     }
 
     fn start_of(bin: PathBuf, parent: &Path, durability: Durability) -> Result<Self, Error> {
@@ -293,7 +293,10 @@ impl Drop for Cluster {
 fn settings(socket_folder: &Path, durability: Durability) -> String {
     let socket_folder = socket_folder.display();
     let speed = match durability {
-        Durability::Fast => "fsync = off\nfull_page_writes = off\n",
+        // Nothing is kept, so nothing needs to be tidied up or to outlive a crash.
+        Durability::Fast => {
+            "fsync = off\nfull_page_writes = off\nwal_level = minimal\nmax_wal_senders = 0\nautovacuum = off\n"
+        }
         Durability::Durable => "",
     };
     format!(
@@ -355,6 +358,38 @@ fn find_bin() -> Result<PathBuf, Error> {
                     .to_owned(),
             )
         })
+}
+
+/// The folder of what may be lost at any time. A disk's file system can take ten times as long to make and to remove the hundreds of small
+/// files of a database, of which each test has one.
+const MEMORY: &str = "/dev/shm";
+/// Room that a cluster in memory must find, in KiB: databases of a few tests at once, and [`settings`]' log.
+const MEMORY_KIB: u64 = 2 * 1024 * 1024;
+
+fn folder_for(durability: Durability) -> Result<PathBuf, Error> {
+    match durability {
+        Durability::Fast if is_roomy(MEMORY) => Ok(PathBuf::from(MEMORY)),
+        _ => temporary_folder(),
+    }
+}
+
+/// Whether a folder lies in memory and has [`MEMORY_KIB`]. Where that cannot be learned, it has not.
+fn is_roomy(folder: &str) -> bool {
+    let mut command = Command::new("df");
+    command.args(["-P", "-k", folder]);
+    checked("df", command).is_ok_and(|output| has_room(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Reads what `df -P -k` says of one folder.
+fn has_room(table: &str) -> bool {
+    let fields: Vec<&str> = table
+        .lines()
+        .nth(1)
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let free = fields.get(3).and_then(|free| free.parse::<u64>().ok());
+    fields.first() == Some(&"tmpfs") && free.is_some_and(|free| free >= MEMORY_KIB)
 }
 
 /// Where temporary files go; for root only a place that the user `postgres` can reach.
@@ -468,6 +503,23 @@ mod tests {
         let dir = cluster.leave();
         Cluster::open(&dir).unwrap().stop().unwrap();
         assert!(!dir.exists());
+    }
+
+    #[test]
+    fn only_what_may_be_lost_lies_in_memory_and_only_where_there_is_room() {
+        let df = |kind: &str, free: u64| {
+            format!(
+                "Filesystem 1024-blocks Used Available Capacity Mounted on\n{kind} 9 1 {free} 1% /dev/shm\n"
+            )
+        };
+        assert!(has_room(&df("tmpfs", MEMORY_KIB)));
+        assert!(!has_room(&df("tmpfs", MEMORY_KIB - 1)));
+        assert!(!has_room(&df("/dev/vda", MEMORY_KIB)));
+        assert!(!has_room(""));
+        assert_eq!(
+            folder_for(Durability::Durable).unwrap(),
+            temporary_folder().unwrap()
+        );
     }
 
     #[test]

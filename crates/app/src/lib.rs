@@ -55,6 +55,8 @@ pub struct Settings {
     pub mcp_url: String,
     /// The data folder: working folders of chiefs and lock files lie below it.
     pub data_dir: PathBuf,
+    /// What a command that a page shows needs beside its words to work on this data, such as `--data-dir /srv/muster`. Empty where that is usual.
+    pub command_needs: String,
     /// How long a chief's turn may take before it is ended as broken off (`MUSTER_CHIEF_WATCHDOG`).
     pub turn_watchdog: Duration,
     /// Where passkeys belong: the public origin, such as `https://muster.example` (WebAuthn's relying party).

@@ -42,7 +42,7 @@ mod heavy {
         let cluster = Cluster::start(Durability::Fast).unwrap();
         let psql = |text: &str| {
             let output = servers::out(
-                Command::new("psql")
+                Command::new(cluster.bin().join("psql"))
                     .args([
                         "-X",
                         "-q",

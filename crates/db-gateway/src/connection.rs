@@ -103,6 +103,19 @@ fn given_up(answer: Result<Rows, Error>) -> Result<Answer, Error> {
     }
 }
 
+/// Whether an engine's own code says that the account has no right to what it asked for.
+fn lacks_rights(engine: Engine, code: &str) -> bool {
+    match engine {
+        Engine::Postgres => code == "42501",
+        // To a database, a table, a column, a routine; or one of the server's own rights.
+        Engine::Mysql | Engine::Mariadb => matches!(code, "1044" | "1142" | "1143" | "1370" | "1227"),
+        Engine::Redis => code == "NOPERM",
+        Engine::Mongodb => code == "13",
+        // A file has no accounts.
+        Engine::Sqlite => false,
+    }
+}
+
 impl Connection {
     /// Puts together a connection; nothing is reached yet. Without `write` the account of `read` writes, too.
     ///
@@ -196,7 +209,7 @@ impl Connection {
         self.holds(permit, Action::DbWrite)?;
         let verdict = self.classify(statement);
         let writing = self.write.as_ref().unwrap_or(&self.read);
-        match verdict.class {
+        let answer = match verdict.class {
             Class::Refuse => Err(Error::Gate { verdict }),
             _ if !write => Err(Error::Gate {
                 verdict: Verdict {
@@ -212,6 +225,14 @@ impl Connection {
                 answer => answer,
             },
             Class::Write => writing.write(statement, limits).await,
+        };
+        match answer {
+            Err(Error::Engine { code, message, .. })
+                if self.write.is_none() && lacks_rights(self.engine(), &code) =>
+            {
+                Err(Error::MayNotWrite { code, message })
+            }
+            answer => answer,
         }
     }
 
@@ -444,7 +465,7 @@ async fn soon<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Er
         })
     };
     match tokio::time::timeout(PATIENCE, answer).await {
-        Ok(Err(Error::TimedOut { after })) => silent(after),
+        Ok(Err(Error::TimedOut { after } | Error::Unanswered { after })) => silent(after),
         Ok(answer) => answer,
         Err(_) => silent(PATIENCE),
     }

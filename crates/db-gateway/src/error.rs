@@ -31,9 +31,28 @@ pub enum Error {
         /// Where in the statement, counted in characters from 1.
         position: Option<u32>,
     },
+    /// The engine refused a write for lack of rights, and the account is the one that reads: none is stored for writes.
+    #[error(
+        "The database answered with error {code}: {message}. muster signs in here with one account, which may not do this; nothing was changed. Whoever owns the connection can give it an account for writes: muster db set-url NAME --write-url URL."
+    )]
+    MayNotWrite {
+        /// The engine's own code.
+        code: String,
+        /// What it said, without secrets.
+        message: String,
+    },
     /// It took too long and was stopped.
     #[error("Stopped after {} s: the statement took too long. Ask for less of it.", after.as_secs_f64())]
     TimedOut {
+        /// The limit.
+        after: Duration,
+    },
+    /// No answer to a read came at all, not even that the server had stopped it at its own limit.
+    #[error(
+        "Given up after {} s: the database had not answered by then, nor said that it stopped the statement. Its server may be overloaded or gone silent. It was a read, so nothing was changed.",
+        after.as_secs_f64()
+    )]
+    Unanswered {
         /// The limit.
         after: Duration,
     },
@@ -111,8 +130,8 @@ impl Error {
     #[must_use]
     pub fn engine_code(&self) -> Option<&str> {
         match self {
-            Self::Engine { code, .. } => Some(code),
-            Self::TimedOut { .. } | Self::GivenUp { .. } => Some("timeout"),
+            Self::Engine { code, .. } | Self::MayNotWrite { code, .. } => Some(code),
+            Self::TimedOut { .. } | Self::Unanswered { .. } | Self::GivenUp { .. } => Some("timeout"),
             Self::Unreachable { .. } => Some("unreachable"),
             Self::NotLetIn { .. } => Some("sign_in"),
             Self::Own => Some("own_database"),
@@ -130,7 +149,9 @@ impl Error {
             Self::NotFound { .. } => "not_found",
             Self::Unsupported { .. } | Self::Invalid(_) => "invalid_argument",
             Self::Engine { .. }
+            | Self::MayNotWrite { .. }
             | Self::TimedOut { .. }
+            | Self::Unanswered { .. }
             | Self::GivenUp { .. }
             | Self::Unreachable { .. }
             | Self::NotLetIn { .. }

@@ -157,6 +157,25 @@ impl Config {
         )
     }
 
+    /// The data folder's own database file, when it is what counts and is not there.
+    pub(crate) fn missing_file(&self) -> Option<PathBuf> {
+        let own = self.text("MUSTER_DATABASE_URL").is_none();
+        own.then(|| self.data_dir.join("muster.db")).filter(|file| {
+            std::fs::symlink_metadata(file).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        })
+    }
+
+    /// The flag without which a command of this user would work on other data; empty where the data folder is the usual one.
+    pub(crate) fn command_needs(&self) -> String {
+        let folder = std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone());
+        if default_data_dir().is_ok_and(|usual| usual == folder) {
+            return String::new();
+        }
+        let folder = folder.to_string_lossy();
+        let quoted = shlex::try_quote(&folder).unwrap_or_default();
+        format!("--data-dir {quoted}")
+    }
+
     /// Makes the data folder, for its user alone.
     pub(crate) fn make_data_dir(&self) -> Result<(), Failure> {
         std::fs::DirBuilder::new()
@@ -255,4 +274,27 @@ fn read_file(
         values.entry(variable.name).or_insert((text, "muster.toml"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_needs_the_flag_only_where_the_data_is_not_in_the_usual_folder() {
+        let needs = |data_dir: PathBuf| {
+            let values = BTreeMap::new();
+            Config { values, data_dir }.command_needs()
+        };
+        assert_eq!(needs(default_data_dir().unwrap()), "");
+        assert_eq!(
+            needs(PathBuf::from("/srv/mus'ter; x")),
+            "--data-dir \"/srv/mus'ter; x\""
+        );
+        let here = std::env::current_dir().unwrap().join("data");
+        assert_eq!(
+            needs(PathBuf::from("data")),
+            format!("--data-dir {}", here.display())
+        );
+    }
 }

@@ -366,7 +366,10 @@ impl Host {
                     status: status(&facts),
                 })?;
                 let changed_tools = ledger.pins.get(&one.id).is_some_and(|pins| {
-                    !pins.changed.is_empty() || !pins.too_long.is_empty() || !pins.fits()
+                    !pins.changed.is_empty()
+                        || !pins.gone.is_empty()
+                        || !pins.too_long.is_empty()
+                        || !pins.fits()
                 });
                 if act == Act::Approve && (new != trust || changed_tools) {
                     // The tools are pinned anew at the first start after an approval.

@@ -99,6 +99,8 @@ pub struct KnownTool {
     pub changed: bool,
     /// Whether it is new.
     pub added: bool,
+    /// Whether the last list had it no more.
+    pub gone: bool,
     /// A changed one as it was listed last, where that is kept.
     pub newest: Option<Newest>,
 }
@@ -130,6 +132,7 @@ pub(crate) fn known(ledger: &Ledger, key: &ServerKey) -> Vec<KnownTool> {
             says: pin.map(|pin| pin.says.clone()).unwrap_or_default(),
             changed: pins.changed.contains(name),
             added: pin.is_none(),
+            gone: pins.gone.contains(name),
             newest: pins.newest.get(name).map(|now| Newest {
                 read_only: now.read_only,
                 says: now.says.clone(),

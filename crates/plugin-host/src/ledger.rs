@@ -77,6 +77,9 @@ pub struct Pins {
     /// Those tools as they were listed last, for who approves them again; none of them where all that is kept would be too much.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub newest: BTreeMap<String, Pin>,
+    /// Tools of the approval, or new since, that the last list had not.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub gone: BTreeSet<String>,
     /// Beginnings of names that are too long to be offered; not all of them where there are many.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub too_long: BTreeSet<String>,

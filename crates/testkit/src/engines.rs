@@ -131,11 +131,12 @@ impl PgDatabase {
                 .unwrap();
             db.close().await;
         }
+        // As files: without waiting for the disk this takes a fifth of what it takes page by page through the log.
         // The template refuses to be copied while anybody is still leaving it.
         for attempt in 0.. {
             match conn
                 .execute(AssertSqlSafe(format!(
-                    "CREATE DATABASE {name} TEMPLATE {template} OWNER muster_app"
+                    "CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY OWNER muster_app"
                 )))
                 .await
             {

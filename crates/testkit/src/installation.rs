@@ -104,6 +104,7 @@ pub fn settings(dir: &std::path::Path) -> Settings {
         deny_words: DenyWords::parse("bluebird").unwrap(),
         mcp_url: "http://127.0.0.1:9/mcp".to_owned(),
         data_dir: dir.to_owned(),
+        command_needs: String::new(),
         turn_watchdog: Duration::from_secs(60),
         public_url: "http://localhost:7447".to_owned(),
     }

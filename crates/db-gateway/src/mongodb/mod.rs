@@ -198,7 +198,7 @@ impl Server {
     }
 
     async fn command(&self, command: Document, limits: Limits) -> Result<Document, Error> {
-        let unheard = Error::TimedOut { after: limits.time };
+        let unheard = Error::Unanswered { after: limits.time };
         self.asked(command, limits, unheard).await
     }
 

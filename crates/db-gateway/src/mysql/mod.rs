@@ -158,7 +158,7 @@ impl Server {
             answer
         })
         .await
-        .unwrap_or(Err(Error::TimedOut { after: limits.time }))
+        .unwrap_or(Err(Error::Unanswered { after: limits.time }))
     }
 
     /// The session first, or DDL would commit the transaction implicitly and then run; then the transaction; then a look

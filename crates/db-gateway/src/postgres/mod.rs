@@ -156,7 +156,7 @@ impl Server {
             }
         })
         .await
-        .unwrap_or(Err(Error::TimedOut { after: limits.time }))
+        .unwrap_or(Err(Error::Unanswered { after: limits.time }))
     }
 
     /// The answer, and whether the session had served before.

@@ -89,7 +89,7 @@ mod heavy {
         }
         let cluster = Cluster::start(Durability::Fast).unwrap();
         let psql = |text: &str| {
-            let mut command = Command::new("psql");
+            let mut command = Command::new(cluster.bin().join("psql"));
             command
                 .args(["-X", "-q", "-A", "-t", "-U", "postgres", "-d", "postgres", "-h"])
                 .arg(cluster.dir())

@@ -5,7 +5,10 @@ use mongodb::bson::{Bson, Document, doc};
 use muster_db_gateway::{Answer, Connection, Engine, Error, Limits};
 
 use crate::servers::{self, Running};
-use crate::world::{connection, corpus, is_not_let_in, limits, may_read, may_write, read, traces};
+use crate::world::{
+    connection, corpus, is_not_let_in, limits, may_read, may_write, read, says_how_writes_get_an_account,
+    traces,
+};
 
 struct Server {
     _running: Running,
@@ -236,6 +239,7 @@ mod heavy {
                 .await
                 .is_err()
         );
+        says_how_writes_get_an_account(&server.url("reader", "app"), insert).await;
         assert!(document(connection.write(&may_write(), insert, true, limits()).await).contains("\"n\":1"));
         let again = connection
             .write(&may_write(), insert, true, limits())

@@ -10,7 +10,7 @@ use mysql_async::{Conn, OptsBuilder, Row};
 use crate::servers::{self, Running};
 use crate::world::{
     connection, corpus, engine_code, is_not_let_in, json, limits, may_read, may_write, read, rows,
-    stopped_and_left, traces,
+    says_how_writes_get_an_account, stopped_and_left, traces,
 };
 
 const SETUP: &str = r#"
@@ -196,6 +196,7 @@ mod heavy {
                 .is_err()
         );
         assert!(read(&connection, delete).await.is_err());
+        says_how_writes_get_an_account(&server.url("reader:SECRETPASSWORD"), delete).await;
         assert_eq!(json(&connection, "SELECT count(*) FROM t").await, "[[3]]");
         let done = connection
             .write(&may_write(), delete, true, limits())

@@ -10,7 +10,7 @@ use xtask::pg::{Cluster, Durability};
 use crate::servers;
 use crate::world::{
     connection, corpus, engine_code, is_not_let_in, json, limits, may_read, may_read_and_write_elsewhere,
-    may_write, read, rows, stopped_and_left, traces,
+    may_write, read, rows, says_how_writes_get_an_account, stopped_and_left, traces,
 };
 
 pub(crate) struct Server {
@@ -312,6 +312,8 @@ mod heavy {
                 .explain(&may_write(), "ANALYZE DELETE FROM t", limits())
                 .await;
             assert_eq!(analysed.unwrap_err().code(), "refused_gate");
+            assert_eq!(server.psql("SELECT count(*) FROM t"), "3");
+            says_how_writes_get_an_account(&server.url("reader"), delete).await;
             assert_eq!(server.psql("SELECT count(*) FROM t"), "3");
 
             let done = connection

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use muster_db_gateway::{Answer, Class, Connection, Engine, Error, Limits, classify};
 
 use crate::servers::{self, Running};
-use crate::world::{connection, corpus, is_not_let_in, limits, may_read, may_write, read, traces};
+use crate::world::{
+    connection, corpus, is_not_let_in, limits, may_read, may_write, read, says_how_writes_get_an_account,
+    traces,
+};
 
 struct Server(Running);
 
@@ -406,6 +409,7 @@ mod heavy {
         for server in Server::all() {
             server.admin("ACL SETUSER reader on >SECRETPASSWORD ~* +@read +ping");
             server.admin("ACL SETUSER ended off >SECRETPASSWORD ~* +@read");
+            says_how_writes_get_an_account(&server.url("reader:SECRETPASSWORD@"), "SET k v").await;
             let said = is_not_let_in(&server.url("reader:OTHERPASSWORD@"), "OTHERPASSWORD").await;
             assert!(said.contains("WRONGPASS"), "{said}");
             is_not_let_in(&server.url("ended:SECRETPASSWORD@"), "SECRETPASSWORD").await;

@@ -178,6 +178,7 @@ pub(crate) fn app(config: &Config, db: Db, mcp_url: String, public_url: String) 
             deny_words,
             mcp_url,
             data_dir: config.data_dir.clone(),
+            command_needs: config.command_needs(),
             turn_watchdog: config.duration("MUSTER_CHIEF_WATCHDOG", std::time::Duration::from_secs(30 * 60)),
             public_url,
         },
@@ -201,8 +202,23 @@ fn warns_of_the_key() {
     let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
-/// The app for a command that needs no running server.
+/// The app for a command that needs no running server. Where nothing of muster is yet, nothing is made either: the folder may be a slip of the pen,
+/// and an empty answer about it would pass for one about another folder.
 async fn offline(config: &Config) -> Result<App, Failure> {
+    match config.missing_file() {
+        None => offline_anew(config).await,
+        Some(file) => Err(Failure::refused(
+            "not_found",
+            format!(
+                "there is no owner yet: {} is not there, and nothing was made. If another data folder is meant, name it with --data-dir; to begin in this one: muster owner add NAME",
+                file.display()
+            ),
+        )),
+    }
+}
+
+/// The same for a command with which one begins.
+async fn offline_anew(config: &Config) -> Result<App, Failure> {
     let db = open_db(config).await?;
     app(config, db, String::new(), base(config))
 }

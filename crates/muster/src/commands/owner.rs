@@ -5,7 +5,7 @@ use std::io::{BufRead as _, IsTerminal as _};
 use muster_app::accounts::{self, OwnerName, Password};
 use serde_json::{Value, json};
 
-use super::{account, moment, offline};
+use super::{account, moment, offline, offline_anew};
 use crate::cli::Owner;
 use crate::config::Config;
 use crate::output::{self, Failure};
@@ -15,7 +15,7 @@ pub(super) async fn run(config: &Config, command: Owner, json: bool) -> Result<(
         Owner::Add { name, password_stdin } => {
             let name = OwnerName::parse(&name).map_err(account)?;
             let password = new_password(password_stdin)?;
-            let app = offline(config).await?;
+            let app = offline_anew(config).await?;
             let added = accounts::add(&app, name.clone(), password, false).await;
             app.db.close().await;
             let id = added.map_err(account)?;

@@ -515,6 +515,12 @@ fn a_changed_tool_is_inspected_as_it_was_and_as_it_is() {
         "{said}"
     );
     assert!(!said.contains('\u{202e}') && !said.contains('\u{1b}'), "{said:?}");
+    assert!(
+        rows.iter()
+            .any(|row| row.ends_with("mcp__plugin_tools_s__leaving, not listed any more")),
+        "{said}"
+    );
+    assert_eq!(said.matches("not listed any more").count(), 1, "{said}");
 }
 
 #[test]

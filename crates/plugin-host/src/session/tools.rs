@@ -168,7 +168,7 @@ pub(crate) fn read(
         let once = pins
             .as_ref()
             .is_some_and(|pins| pins.changed.contains(&tool.name));
-        let same = !once && pin.is_some_and(|pin| *pin == tool.pin);
+        let same = !once && pin.is_some_and(|pin| pin.is(&tool.pin));
         let called = sanitise(&tool.name);
         texts.push(text(tool, &called, &registered));
         tools.offered.insert(
@@ -285,6 +285,7 @@ pub(crate) fn pin(known: Option<&Pins>, definition: &str, now: &Now) -> Result<P
             tools: now.tools.clone(),
             changed: BTreeSet::new(),
             newest: BTreeMap::new(),
+            gone: BTreeSet::new(),
             too_long: now.too_long.clone(),
         },
         Some(pins) => {
@@ -298,12 +299,20 @@ pub(crate) fn pin(known: Option<&Pins>, definition: &str, now: &Now) -> Result<P
                     pins.newest.insert(name.clone(), pin.clone());
                 }
             }
+            let known = pins.tools.keys().chain(&pins.changed);
+            pins.gone = known
+                .filter(|name| !now.tools.contains_key(*name))
+                .cloned()
+                .collect();
             for name in &now.too_long {
                 if pins.too_long.len() < MOST_TOO_LONG {
                     pins.too_long.insert(name.clone());
                 }
             }
             // No tool is withheld for what is only shown.
+            if !pins.fits() {
+                pins.gone.clear();
+            }
             if !pins.fits() {
                 pins.newest.clear();
             }
@@ -435,6 +444,11 @@ mod tests {
             ..old.clone()
         };
         assert!(other.is(&old));
+        let page = r#"{"tools":[{"name":"a","description":"d","annotations":{"readOnlyHint":true}}]}"#;
+        let mut pins = kept(None, "d", page).unwrap();
+        pins.tools.get_mut("a").unwrap().says = Says::default();
+        let listed = list(page, &[], Some(&pins));
+        assert!(listed.offered["a"].hinted && !listed.offered["a"].changed);
     }
 
     // spec: APR-012
@@ -476,6 +490,12 @@ mod tests {
         }
         let new = r#"{"tools":[{"name":"b","annotations":{"readOnlyHint":true}}]}"#;
         assert!(list(new, &[], Some(&pins)).offered["b"].changed);
+        // What is listed no more is told as that until it is listed again, also what was never approved.
+        let without = kept(Some(&pins), "d", new).unwrap();
+        assert_eq!(without.gone, BTreeSet::from(["a".to_owned()]));
+        assert_eq!(without.tools, pins.tools);
+        let back = kept(Some(&without), "d", &first).unwrap();
+        assert_eq!(back.gone, BTreeSet::from(["b".to_owned()]));
         // Another definition was approved since: pinned anew.
         assert_eq!(
             kept(Some(&pins), "e", new).unwrap().tools,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use muster_app::accounts::{self, AgentCaller};
 use muster_app::{App, access, projects, tasks};
-use muster_core::{Fault, FaultKind};
 use muster_core::ids::{OwnerId, TokenId};
+use muster_core::{Fault, FaultKind};
 use muster_plugin_host::session::{Door, Notices, Options, Posted, unheard};
 use muster_plugin_host::{Budgets, Host, Launcher, PluginError, ServerKey, Standing};
 use tokio::sync::Semaphore;

@@ -190,6 +190,8 @@ pub(super) struct ToolView {
     pub(super) registered: String,
     /// At the approval.
     pub(super) says: SaysView,
+    /// Whether the last list had it no more.
+    pub(super) gone: bool,
     /// What is to be said of a changed one.
     pub(super) changed: Option<&'static str>,
     /// A changed one as it was listed last.
@@ -409,6 +411,7 @@ impl ToolView {
             name: one_line(&tool.name),
             registered: tool.registered.clone(),
             says: SaysView::new(tool.read_only, &tool.says),
+            gone: tool.gone,
             changed: tool.changed.then_some(match newest {
                 None => "What it says now is not kept.",
                 Some(_) if tool.added => "It was not there at the approval. Listed last as:",
@@ -527,6 +530,7 @@ impl PackageView {
             }),
             advice: hostile(),
             tools: vec![ToolView {
+                gone: true,
                 name: hostile(),
                 registered: hostile(),
                 says: says(),

@@ -27,6 +27,7 @@ pub(super) fn shell(here: Here) -> Shell {
         unasked: true,
         plugins: true,
         now: "2026-03-04T05:06:07Z".to_owned(),
+        command_needs: HOSTILE.to_owned(),
     };
     Shell {
         title: HOSTILE.to_owned(),

@@ -49,6 +49,8 @@ pub(super) struct Signed {
     pub(super) plugins: bool,
     /// The server's present moment, by which the script keeps times up to date.
     pub(super) now: String,
+    /// What the commands on the pages need to work on this data, if anything.
+    pub(super) command_needs: String,
 }
 
 /// An entry of the navigation.
@@ -158,6 +160,7 @@ impl Shell {
             waiting: open.len(),
             plugins: web.app.settings.plugins,
             now: web.app.clock.now().rfc3339(),
+            command_needs: one_line(&web.app.settings.command_needs),
         };
         Ok(Self {
             title: title.into(),
@@ -406,6 +409,7 @@ mod tests {
                 unasked: false,
                 plugins,
                 now: String::new(),
+                command_needs: String::new(),
             };
             signed
                 .navigation(&Here::Asks)

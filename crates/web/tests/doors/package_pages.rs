@@ -383,6 +383,9 @@ fn a_changed_tool_is_shown_as_it_was_at_the_approval_and_as_it_was_listed_last()
         let places = order.map(|words| tools.find(words).unwrap_or_else(|| panic!("{words}: {page}")));
         assert!(places.is_sorted(), "{page}");
         assert_eq!(tools.matches("says it only reads").count(), 1);
+        let (_, left) = tools.split_once("<code>leaving</code>").unwrap();
+        assert!(left.contains("not listed any more"), "{page}");
+        assert_eq!(tools.matches("not listed any more").count(), 1);
         doors.app.tasks.stop().await;
     });
 }

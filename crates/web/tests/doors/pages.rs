@@ -495,6 +495,26 @@ fn the_overview_leads_a_newcomer_and_then_tells_what_waits() {
 }
 
 #[test]
+fn a_page_says_what_its_commands_need_only_where_they_need_it() {
+    doors(|doors| async move {
+        let cookie = doors.sign_in("ada").await;
+        let usual = doors.page(&cookie, "/plugins").await;
+        assert!(!usual.contains("--data-dir"), "{usual}");
+        let elsewhere = doors.with(|settings| {
+            settings.command_needs = "--data-dir '/srv/<b>'".to_owned();
+        });
+        let page = elsewhere.page(&cookie, "/plugins").await;
+        assert!(
+            page.contains("<code>--data-dir &#39;/srv/&#60;b&#62;&#39;</code>"),
+            "{page}"
+        );
+        // A visitor who has not signed in learns no path.
+        let visitor = elsewhere.send(Ask::get("/sign-in")).await;
+        assert!(!visitor.text().contains("--data-dir"), "{}", visitor.text());
+    });
+}
+
+#[test]
 fn a_conversation_shows_each_turn_as_text() {
     doors(|doors| async move {
         let cookie = doors.sign_in("ada").await;

@@ -71,7 +71,8 @@ fn capability(host: &Host, one: &Inspected, server: Option<&Server>) -> Result<(
             } else {
                 ""
             };
-            rows.push(("tool", format!("{}{reads}{changed}", tool.registered)));
+            let gone = if tool.gone { ", not listed any more" } else { "" };
+            rows.push(("tool", format!("{}{reads}{changed}{gone}", tool.registered)));
             if tool.changed {
                 rows.extend(both(tool));
             }
@@ -101,7 +102,9 @@ fn both(tool: &KnownTool) -> [(&'static str, String); 2] {
         Some(now) => {
             let said = told(now.read_only, &now.says);
             if !tool.added && said == before {
-                format!("{said} (its schema or another part that is not shown, such as the middle of a long description, is another one)")
+                format!(
+                    "{said} (its schema or another part that is not shown, such as the middle of a long description, is another one)"
+                )
             } else {
                 said
             }
