@@ -221,6 +221,8 @@ fn is_vanished(said: &str) -> bool {
         "Not a directory",
         "unsupported file type",
         "short read",
+        // It was cut short while git had it in its memory.
+        "SIGBUS",
     ]
     .iter()
     .any(|words| said.contains(words))
@@ -308,7 +310,7 @@ impl Work<'_> {
             if !output.status.success() && !output.cut {
                 return Err(Refusal::Git {
                     doing: "write the diff",
-                    said: crate::error::said(&output.complaint),
+                    said: output.said(),
                 });
             }
             text = output.out;
@@ -364,7 +366,7 @@ impl Work<'_> {
         if !output.status.success() && !output.cut {
             return Err(Refusal::Git {
                 doing: "list the new files",
-                said: crate::error::said(&output.complaint),
+                said: output.said(),
             });
         }
         let mut all = output.out;
@@ -469,7 +471,7 @@ impl Work<'_> {
         if !output.status.success() && !output.cut {
             return Err(Refusal::Git {
                 doing: "list the changed files",
-                said: crate::error::said(&output.complaint),
+                said: output.said(),
             });
         }
         let (files, whole) = parse(&output.out);
@@ -564,6 +566,22 @@ mod tests {
         ] {
             assert!(matches!(checked(bad), Err(Refusal::BadPath(_))), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_git_whose_file_was_cut_short_in_its_memory_looks_again() {
+        let ended = |by: i32, complaint: &[u8]| crate::git::Output {
+            status: std::os::unix::process::ExitStatusExt::from_raw(by),
+            out: Vec::new(),
+            complaint: complaint.to_vec(),
+            cut: false,
+        };
+        let bus = nix::sys::signal::Signal::SIGBUS as i32;
+        assert_eq!(ended(bus, b"").said(), "it was ended by SIGBUS");
+        assert!(is_vanished(&ended(bus, b"").said()));
+        assert!(!is_vanished(&ended(9, b"").said()));
+        assert_eq!(ended(1 << 8, b"fatal: no\n").said(), "fatal: no");
+        assert_eq!(ended(1 << 8, b"").said(), "it ended without saying why");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write as _};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
@@ -86,6 +86,20 @@ pub(crate) struct Output {
     pub(crate) cut: bool,
 }
 
+impl Output {
+    /// What git said at its end, on one line. One that a signal ended says nothing itself.
+    pub(crate) fn said(&self) -> String {
+        let signal = self
+            .status
+            .signal()
+            .and_then(|number| Signal::try_from(number).ok());
+        match signal {
+            Some(signal) if self.complaint.is_empty() => format!("it was ended by {signal}"),
+            _ => said(&self.complaint),
+        }
+    }
+}
+
 impl<'a> Call<'a> {
     pub(crate) fn new<I: AsRef<OsStr>>(folder: &'a Path, arguments: impl IntoIterator<Item = I>) -> Self {
         Self {
@@ -152,7 +166,7 @@ impl Git {
         } else {
             Err(Refusal::Git {
                 doing,
-                said: said(&output.complaint),
+                said: output.said(),
             })
         }
     }

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::diff::uncommitted;
-use crate::error::said;
 use crate::git::Git;
 use crate::note::{Home, Note, Stage, replace};
 use crate::repository::Repository;
@@ -201,7 +200,7 @@ fn register(view: &View<'_>, home: &Home, note: &Note, fresh: bool) -> Result<St
     }
     Err(Refusal::Git {
         doing: "make the worktree",
-        said: said(&output.complaint),
+        said: output.said(),
     })
 }
 

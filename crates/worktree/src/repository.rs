@@ -4,7 +4,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::Refusal;
-use crate::error::said;
 use crate::git::{Call, Git, line};
 
 /// A repository whose top is a project's root.
@@ -46,7 +45,7 @@ impl Repository {
             } else {
                 Refusal::Git {
                     doing: "read the repository",
-                    said: said(&output.complaint),
+                    said: output.said(),
                 }
             });
         }

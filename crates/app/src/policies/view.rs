@@ -384,7 +384,7 @@ fn explained(
             },
         )
     };
-    let reason = match named {
+    let mut reason = match named {
         Some(resource) if pair.target().is_none() => {
             let what = resources.removed(resource).map_or_else(
                 || format!("{resource} does not exist"),
@@ -394,6 +394,12 @@ fn explained(
         }
         _ => explanation.told(&|resource| resources.name(resource)),
     };
+    if let Some(read) = missing_read(governing, pair, &explanation.verdict) {
+        reason.push_str(&format!(
+            " A call that writes needs db_read as well, and that is {}, so none goes through.",
+            read.as_str()
+        ));
+    }
     Explained {
         policy: governing.subject(),
         action: pair.action().as_str(),
@@ -410,6 +416,21 @@ fn explained(
         },
         reason,
     }
+}
+
+/// What `db_read` is answered where `db_write` alone would pass: a call that writes is charged with both.
+fn missing_read(
+    governing: &Governing,
+    pair: &Pair,
+    verdict: &muster_policy::Verdict,
+) -> Option<muster_policy::Answer> {
+    let passes = |answer| matches!(answer, muster_policy::Answer::Allow | muster_policy::Answer::Ask);
+    let target = pair
+        .target()
+        .filter(|_| pair.action() == Action::DbWrite && passes(verdict.answer))?;
+    let read = Pair::new(Action::DbRead, target.clone());
+    let answer = governing.standing().verdict(&read).answer;
+    (!passes(answer)).then_some(answer)
 }
 
 async fn governing_of(tx: &mut Tx, whose: &Whose) -> Result<Governing, PolicyError> {

@@ -155,6 +155,18 @@ fn rules_that_can_never_fire_are_marked() {
         assert_eq!(explained.verdict, "not_granted");
         let words = format!("connection removed (id {id}), last named staging");
         assert!(explained.reason.contains(&words), "{}", explained.reason);
+        let of_policy = async || Whose::Policy(chosen(app, owner, "careful").await);
+        let write = policies::explain(app, owner, of_policy().await, "db_write", "db_connection:prod")
+            .await
+            .unwrap();
+        assert_eq!(write.verdict, "allow");
+        let words = "needs db_read as well, and that is not_granted, so none goes through.";
+        assert!(write.reason.ends_with(words), "{}", write.reason);
+        desk.grant(PROJECT, "db_read", "db_connection:prod", "ask").await;
+        let write = policies::explain(app, owner, of_policy().await, "db_write", "db_connection:prod")
+            .await
+            .unwrap();
+        assert!(!write.reason.contains("db_read"), "{}", write.reason);
     });
 }
 
