@@ -209,7 +209,7 @@ impl Connection {
         self.holds(permit, Action::DbWrite)?;
         let verdict = self.classify(statement);
         let writing = self.write.as_ref().unwrap_or(&self.read);
-        let answer = match verdict.class {
+        match verdict.class {
             Class::Refuse => Err(Error::Gate { verdict }),
             _ if !write => Err(Error::Gate {
                 verdict: Verdict {
@@ -220,12 +220,16 @@ impl Connection {
             Class::Read => match self.read.read(statement, limits).await {
                 // The server has a function of which the class could not know: nothing ran yet, and this call may write.
                 Err(Error::Gate { verdict }) if verdict.class == Class::Write => {
-                    writing.write(statement, limits).await
+                    self.told(writing.write(statement, limits).await)
                 }
                 answer => answer,
             },
-            Class::Write => writing.write(statement, limits).await,
-        };
+            Class::Write => self.told(writing.write(statement, limits).await),
+        }
+    }
+
+    /// A write that was refused to the account that reads, where there is no other.
+    fn told(&self, answer: Result<Answer, Error>) -> Result<Answer, Error> {
         match answer {
             Err(Error::Engine { code, message, .. })
                 if self.write.is_none() && lacks_rights(self.engine(), &code) =>

@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// The engine refused a write for lack of rights, and the account is the one that reads: none is stored for writes.
     #[error(
-        "The database answered with error {code}: {message}. muster signs in here with one account, which may not do this; nothing was changed. Whoever owns the connection can give it an account for writes: muster db set-url NAME --write-url URL."
+        "The database answered with error {code}: {message}. muster signs in here with one account, which may not do this. Whoever owns the connection can give it a second one for writes (muster db set-url --write-url)."
     )]
     MayNotWrite {
         /// The engine's own code.

@@ -74,7 +74,7 @@ pub(crate) async fn says_how_writes_get_an_account(reader: &str, statement: &str
         .unwrap_err();
     assert!(matches!(refused, Error::MayNotWrite { .. }), "{refused:?}");
     assert!(
-        refused.to_string().contains("set-url NAME --write-url"),
+        refused.to_string().contains("muster db set-url --write-url"),
         "{refused}"
     );
     assert!(!refused.to_string().contains("SECRETPASSWORD"), "{refused}");
